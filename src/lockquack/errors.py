@@ -1,0 +1,90 @@
+"""The errors and warnings of lockquack, one class per thing that can go wrong."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LockquackError(ValueError):
+    """Base of every error that bad input causes."""
+
+
+class ShapeError(LockquackError):
+    """Arrays whose shapes do not fit together."""
+
+
+class NonFiniteError(LockquackError):
+    """NaN or infinite values."""
+
+
+class ParameterError(LockquackError):
+    """A family's parameter that is missing, unknown or outside its domain."""
+
+
+class SupportError(LockquackError):
+    """An observation outside the support of a model."""
+
+
+class ObservationMismatchError(LockquackError):
+    """Models that do not describe the same observations in the same order."""
+
+
+class TransformError(ObservationMismatchError):
+    """A model of a transformed outcome that does not declare its transform."""
+
+
+class SmoothnessError(LockquackError):
+    """A likelihood without the derivatives that the score needs."""
+
+
+class EdgeError(LockquackError):
+    """A density that does not vanish at an edge of its support."""
+
+
+class DerivativeError(LockquackError):
+    """Derivatives that disagree with finite differences of the log density."""
+
+
+class ScaleError(LockquackError):
+    """An outcome from which no unit can be derived."""
+
+
+class UnsupportedError(LockquackError):
+    """A combination of operator, rule and source that does not exist."""
+
+
+class UnknownNameError(LockquackError):
+    """A name that is not in its registry."""
+
+
+class LockquackWarning(UserWarning):
+    """Base of every warning."""
+
+
+class ConvergenceWarning(LockquackWarning):
+    """A solver that did not reach its certificate."""
+
+
+class MonteCarloWarning(LockquackWarning):
+    """Too few, or too dependent, posterior draws for the score to be trusted."""
+
+
+class ParetoWarning(LockquackWarning):
+    """Importance weights whose tail is too heavy for leave-one-out densities."""
+
+
+class IdentifiabilityWarning(LockquackWarning):
+    """Models that the score cannot tell apart."""
+
+
+class SupportWarning(LockquackWarning):
+    """Models of one outcome that disagree about which values are possible."""
+
+
+def unknown_name(kind: str, got: str, known: Iterable[str]) -> UnknownNameError:
+    """Build the error for a misspelt name, with the nearest known one suggested."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(got), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UnknownNameError(f"Unknown {kind} {got!r}.{hint} Known: {', '.join(names)}.")

@@ -1,0 +1,42 @@
+"""Normal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.jets import Array
+
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Normal(Family):
+    r"""Normal with mean ``mu`` and standard deviation ``sigma``.
+
+    .. math:: \log p = -\tfrac12 z^2 - \log\sigma - \tfrac12 \log 2\pi, \quad z = (y-\mu)/\sigma
+    """
+
+    name = "normal"
+    signatures = ({"mu": 0, "sigma": 0},)
+    positive = frozenset({"sigma"})
+
+    def logp(self, y: Array, p: Parameters) -> Array:
+        z = (y - p["mu"]) / p["sigma"]
+        return -0.5 * z * z - np.log(p["sigma"]) - LOG_SQRT_2PI
+
+    def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
+        curv = -1.0 / np.square(p["sigma"])
+        grad = (y - p["mu"]) * curv
+        return grad, np.broadcast_to(curv, grad.shape)
+
+    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
+        return Edge(-np.inf, np.inf), Edge(np.inf, np.inf)
+
+    def location(self, p: Parameters) -> Array:
+        return p["mu"]
+
+    def spread(self, p: Parameters) -> Array:
+        return p["sigma"]

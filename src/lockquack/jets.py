@@ -1,0 +1,218 @@
+r"""Jets of log densities and the one rule that pools them.
+
+For a log density :math:`\ell(y) = \log p(y)` with :math:`y` in :math:`\mathbb{R}^d`, the
+*jet* at a point is :math:`\ell`, its gradient :math:`\partial_j \ell` and the diagonal of its
+Hessian :math:`\partial_{jj} \ell`. Derivatives are with respect to the **observation**, never
+the parameters. Every operator of this package, and the average over posterior draws too, maps
+jets to a jet by :func:`power_pool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+#: Real, or complex where superposition needs phases.
+Numeric = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Jet:
+    """A log density and its first and second derivatives in the observation.
+
+    The leading axes are free (draws, models, observations); the last axis of the derivatives
+    is the component of the outcome, of length 1 for scalar outcomes.
+    """
+
+    logp: Array  # (...,)
+    grad: Array  # (..., d)
+    curv: Array  # (..., d): the second derivatives ∂²/∂y_j², their sum is the Laplacian
+
+    def __getitem__(self, index: Any) -> Jet:
+        """Select along the leading axes."""
+        return Jet(self.logp[index], self.grad[index], self.curv[index])
+
+    @property
+    def laplacian(self) -> Array:
+        """Sum of the second derivatives over the components of the outcome."""
+        return np.asarray(self.curv.sum(axis=-1))
+
+
+def stack_jets(jets: Sequence[Jet]) -> Jet:
+    """Stack jets of equal shape along a new first axis."""
+    return Jet(
+        np.stack([jet.logp for jet in jets]),
+        np.stack([jet.grad for jet in jets]),
+        np.stack([jet.curv for jet in jets]),
+    )
+
+
+def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
+    """Return ``log Σ exp(terms)`` along ``axis``; complex terms give a complex logarithm."""
+    return _softmax(terms, axis)[1]
+
+
+def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
+    r"""Pool the jets along ``axis`` into the jet of :math:`q \propto |\sum_k a_k \pi_k^p|^{1/p}`.
+
+    With :math:`c_k = a_k \pi_k^p / \sum_j a_j \pi_j^p`, component by component,
+
+    .. math::
+
+        \log q &= \tfrac1p \log \bigl|\textstyle\sum_k a_k \pi_k^p\bigr| \\
+        \partial \log q &= \Re \textstyle\sum_k c_k\, \partial \ell_k \\
+        \partial^2 \log q &= \Re \bigl[\textstyle\sum_k c_k\, \partial^2 \ell_k
+            + p \sum_k c_k (\partial \ell_k - \sum_j c_j \partial \ell_j)^2 \bigr]
+
+    At ``power=0`` the pool is log-linear, :math:`q = \prod_k \pi_k^{a_k}`: the coefficients
+    are the weights themselves and need not sum to one.
+
+    Parameters
+    ----------
+    jet
+        The jets to pool, stacked along ``axis``.
+    log_coef
+        ``log a``, broadcastable against ``jet.logp``; complex where the coefficients have
+        phases. ``-inf`` drops a member.
+    power
+        The exponent p.
+    axis
+        The axis of ``jet.logp`` that is pooled away.
+
+    Returns
+    -------
+    Jet
+        The pooled jet. It is not normalised unless p = 1 and the coefficients sum to one.
+
+    Examples
+    --------
+    An equal mixture of N(-1, 1) and N(1, 1) at 0: the gradients cancel and their variance,
+    here 1, flattens the peak.
+
+    >>> import numpy as np
+    >>> jet = Jet(np.full((2, 1), -1.4), np.array([[[-1.0]], [[1.0]]]), np.full((2, 1, 1), -1.0))
+    >>> pooled = power_pool(jet, np.log([[0.5], [0.5]]), 1.0)
+    >>> pooled.grad.item(), pooled.curv.item()
+    (0.0, 0.0)
+    """
+    share, logp = _shares(jet.logp, log_coef, power, axis)
+    grad, curv = pool_derivatives(share, jet.grad, jet.curv, power, axis)
+    return Jet(logp, grad, curv)
+
+
+def pool_derivatives(
+    share: Numeric | None, grad: Array, curv: Array, power: float, axis: int = 0
+) -> tuple[Array, Array]:
+    """Pool gradients and curvatures with the shares c_k already known.
+
+    ``share=None`` stands for equal shares. It is all that leave-one-out averaging over draws
+    needs (its importance ratios cancel the likelihood), so no density is read and nothing is
+    exponentiated there.
+    """
+    if share is None:
+        mean = grad.mean(axis=axis)
+        spread = np.square(grad - np.expand_dims(mean, axis)).mean(axis=axis)
+        return mean, curv.mean(axis=axis) + power * spread
+    share = share[..., None]
+    mean = _weighted_sum(share, grad, axis)
+    pooled = _weighted_sum(share, curv, axis)
+    if power != 0:
+        centred = grad - np.expand_dims(mean, axis)
+        pooled = pooled + power * _weighted_sum(share, centred * centred, axis)
+    return np.real(mean), np.real(pooled)
+
+
+@dataclass(frozen=True)
+class PoolDerivatives:
+    """Derivatives of a pooled jet in the coefficients and in the power.
+
+    ``by_log_coef`` has the pooled members along its first axis. Its arrays are complex when
+    the coefficients are: the real part is the derivative in the log-amplitude log|a_j|, minus
+    the imaginary part the derivative in the phase arg a_j (:attr:`by_phase`).
+    ``by_power`` is None at power 0.
+    """
+
+    by_log_coef: Jet
+    by_power: Jet | None
+
+    @property
+    def by_log_amplitude(self) -> Jet:
+        """Derivatives in log|a_j|."""
+        return _map_jet(np.real, self.by_log_coef)
+
+    @property
+    def by_phase(self) -> Jet:
+        """Derivatives in arg a_j."""
+        return _map_jet(lambda z: -np.imag(z), self.by_log_coef)
+
+
+def power_pool_derivatives(jet: Jet, log_coef: Numeric, power: float) -> PoolDerivatives:
+    r"""Differentiate :func:`power_pool` over the first axis in the coefficients and the power.
+
+    With :math:`\zeta_j = \log a_j` and :math:`V = \sum_k c_k (\partial\ell_k - m)^2`, m the
+    pooled gradient before its real part is taken,
+
+    .. math::
+
+        \partial_{\zeta_j} \log q &= c_j / p \\
+        \partial_{\zeta_j} m &= c_j (\partial\ell_j - m) \\
+        \partial_{\zeta_j} (\text{curvature}) &= c_j \bigl[\partial^2 \ell_j
+            - \textstyle\sum_k c_k \partial^2 \ell_k + p\{(\partial\ell_j - m)^2 - V\}\bigr].
+
+    At power 0 the coefficients are the weights, so the derivatives are those weights times the
+    members' jets.
+    """
+    share, logp = _shares(jet.logp, log_coef, power, 0)
+    cell = share[..., None]
+    if power == 0:
+        return PoolDerivatives(Jet(share * jet.logp, cell * jet.grad, cell * jet.curv), None)
+    mean = _weighted_sum(cell, jet.grad, 0)
+    offset = jet.grad - mean
+    square = offset * offset
+    excess = jet.curv - _weighted_sum(cell, jet.curv, 0)
+    spread = _weighted_sum(cell, square, 0)
+    by_log_coef = Jet(share / power, cell * offset, cell * (excess + power * (square - spread)))
+    surprise = jet.logp - _weighted_sum(share, jet.logp, 0)
+    tilt = (share * surprise)[..., None]
+    by_power = Jet(
+        (np.real(_weighted_sum(share, jet.logp, 0)) - logp) / power,
+        np.real(_weighted_sum(tilt, jet.grad, 0)),
+        np.real(_weighted_sum(tilt, excess + power * square, 0) + spread),
+    )
+    return PoolDerivatives(by_log_coef, by_power)
+
+
+def _shares(logp: Array, log_coef: Numeric, power: float, axis: int) -> tuple[Numeric, Array]:
+    """Return the shares c_k and the pooled log density."""
+    if power == 0:
+        weight = np.broadcast_to(np.exp(log_coef), logp.shape)
+        return weight, _weighted_sum(weight, logp, axis)
+    share, log_total = _softmax(log_coef + power * logp, axis)
+    return share, np.real(log_total) / power
+
+
+def _softmax(terms: Numeric, axis: int) -> tuple[Numeric, Numeric]:
+    """Return ``exp(terms) / Σ exp(terms)`` and ``log Σ exp(terms)``, without overflow."""
+    peak = np.max(np.real(terms), axis=axis, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    share = np.exp(terms - peak)
+    total = share.sum(axis=axis, keepdims=True)
+    share /= total
+    return share, np.squeeze(np.log(total) + peak, axis=axis)
+
+
+def _weighted_sum(weight: Numeric, values: Numeric, axis: int) -> Numeric:
+    """Sum weight × values along ``axis``, where a zero weight silences an infinite value."""
+    product = weight * values
+    if not np.isfinite(product).all():
+        product = np.where(weight == 0, 0.0, product)
+    return np.asarray(product.sum(axis=axis))
+
+
+def _map_jet(function: Callable[[Numeric], Array], jet: Jet) -> Jet:
+    return Jet(function(jet.logp), function(jet.grad), function(jet.curv))
