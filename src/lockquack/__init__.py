@@ -1,3 +1,53 @@
-"""Combine the predictions of several Bayesian models by any operator."""
+"""Combine the predictions of several Bayesian models by any operator.
+
+Make models with :func:`from_family`, :func:`from_arrays` or :func:`from_datatree`, put them in a
+dict by name, and give it to :func:`lock`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from lockquack.adapters.arrays import from_arrays as from_arrays
+    from lockquack.adapters.datatree import from_datatree as from_datatree
+    from lockquack.adapters.family import from_family as from_family
+    from lockquack.adapters.parameters import linear_predictor as linear_predictor
+    from lockquack.combination import Combination as Combination
+    from lockquack.combination import load as load
+    from lockquack.methods import combine as combine
+    from lockquack.methods import lock as lock
+    from lockquack.operators import Locking as Locking
+    from lockquack.predictive import Predictive as Predictive
+    from lockquack.rules import Hyvarinen as Hyvarinen
+
+#: Where each public name lives. It is imported when first used, so importing the package
+#: itself takes no time.
+_HOMES = {
+    "Combination": "combination",
+    "Hyvarinen": "rules",
+    "Locking": "operators",
+    "Predictive": "predictive",
+    "combine": "methods",
+    "from_arrays": "adapters.arrays",
+    "from_datatree": "adapters.datatree",
+    "from_family": "adapters.family",
+    "linear_predictor": "adapters.parameters",
+    "load": "combination",
+    "lock": "methods",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lockquack' has no attribute {name!r}")
+    return getattr(import_module(f"lockquack.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

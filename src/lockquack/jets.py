@@ -52,9 +52,31 @@ def stack_jets(jets: Sequence[Jet]) -> Jet:
     )
 
 
+def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
+    """Return ``exp(terms) / Σ exp(terms)`` and ``log Σ exp(terms)``, without overflow.
+
+    Complex terms give complex shares and a complex logarithm.
+    """
+    share, total, log_total = _exponentials(terms, axis)
+    share /= total
+    return share, log_total
+
+
 def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
-    """Return ``log Σ exp(terms)`` along ``axis``; complex terms give a complex logarithm."""
-    return _softmax(terms, axis)[1]
+    """Return ``log Σ exp(terms)`` alone; −inf where all terms are."""
+    with np.errstate(divide="ignore"):
+        return _exponentials(terms, axis)[2]
+
+
+def _exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
+    """Return exponentials up to a common factor, their sum, and the log of the true sum."""
+    peak = np.max(np.real(terms), axis=axis, keepdims=True)
+    if not np.isfinite(peak).all():
+        peak = np.where(np.isfinite(peak), peak, 0.0)
+    scaled = terms - peak
+    np.exp(scaled, out=scaled)
+    total = scaled.sum(axis=axis, keepdims=True)
+    return scaled, total, np.squeeze(np.log(total) + peak, axis=axis)
 
 
 def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
@@ -100,9 +122,20 @@ def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
     >>> pooled.grad.item(), pooled.curv.item()
     (0.0, 0.0)
     """
-    share, logp = _shares(jet.logp, log_coef, power, axis)
+    share, logp = pool_densities(jet.logp, log_coef, power, axis)
     grad, curv = pool_derivatives(share, jet.grad, jet.curv, power, axis)
     return Jet(logp, grad, curv)
+
+
+def pool_densities(
+    logp: Array, log_coef: Numeric, power: float, axis: int = 0
+) -> tuple[Numeric, Array]:
+    """Pool log densities alone; return the shares c_k and the pooled log density."""
+    if power == 0:
+        weight = np.broadcast_to(np.exp(log_coef), logp.shape)
+        return weight, _weighted_sum(weight, logp, axis)
+    share, log_total = softmax(log_coef + power * logp, axis)
+    return share, np.real(log_total) / power
 
 
 def pool_derivatives(
@@ -167,7 +200,7 @@ def power_pool_derivatives(jet: Jet, log_coef: Numeric, power: float) -> PoolDer
     At power 0 the coefficients are the weights, so the derivatives are those weights times the
     members' jets.
     """
-    share, logp = _shares(jet.logp, log_coef, power, 0)
+    share, logp = pool_densities(jet.logp, log_coef, power, 0)
     cell = share[..., None]
     if power == 0:
         return PoolDerivatives(Jet(share * jet.logp, cell * jet.grad, cell * jet.curv), None)
@@ -187,31 +220,14 @@ def power_pool_derivatives(jet: Jet, log_coef: Numeric, power: float) -> PoolDer
     return PoolDerivatives(by_log_coef, by_power)
 
 
-def _shares(logp: Array, log_coef: Numeric, power: float, axis: int) -> tuple[Numeric, Array]:
-    """Return the shares c_k and the pooled log density."""
-    if power == 0:
-        weight = np.broadcast_to(np.exp(log_coef), logp.shape)
-        return weight, _weighted_sum(weight, logp, axis)
-    share, log_total = _softmax(log_coef + power * logp, axis)
-    return share, np.real(log_total) / power
-
-
-def _softmax(terms: Numeric, axis: int) -> tuple[Numeric, Numeric]:
-    """Return ``exp(terms) / Σ exp(terms)`` and ``log Σ exp(terms)``, without overflow."""
-    peak = np.max(np.real(terms), axis=axis, keepdims=True)
-    peak = np.where(np.isfinite(peak), peak, 0.0)
-    share = np.exp(terms - peak)
-    total = share.sum(axis=axis, keepdims=True)
-    share /= total
-    return share, np.squeeze(np.log(total) + peak, axis=axis)
-
-
 def _weighted_sum(weight: Numeric, values: Numeric, axis: int) -> Numeric:
     """Sum weight × values along ``axis``, where a zero weight silences an infinite value."""
-    product = weight * values
-    if not np.isfinite(product).all():
-        product = np.where(weight == 0, 0.0, product)
-    return np.asarray(product.sum(axis=axis))
+    with np.errstate(invalid="ignore"):
+        product = weight * values
+        total = product.sum(axis=axis)
+    if not np.isfinite(total).all():
+        total = np.where(weight == 0, 0.0, product).sum(axis=axis)
+    return np.asarray(total)
 
 
 def _map_jet(function: Callable[[Numeric], Array], jet: Jet) -> Jet:

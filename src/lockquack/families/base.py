@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet
@@ -42,6 +43,31 @@ class Range:
     max: float
 
 
+def worst_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """Keep the worst, lowest, order at each place, in the order of the places."""
+    worst: dict[float, float] = {}
+    for edge in edges:
+        worst[edge.at] = min(edge.order, worst.get(edge.at, np.inf))
+    return tuple(Edge(at, worst[at]) for at in sorted(worst))
+
+
+def outside(y: Array, interval: tuple[float, float]) -> NDArray[np.bool_]:
+    """Mark the values that are not in the open interval; NaN is not marked."""
+    return np.asarray((y <= interval[0]) | (y >= interval[1]))
+
+
+def confine(y: Array, interval: tuple[float, float]) -> Array:
+    """Put NaN outside the open interval: it runs through every formula without a warning."""
+    out = outside(y, interval)
+    return np.where(out, np.nan, y) if out.any() else y
+
+
+def mask_outside(logp: Array, y: Array, interval: tuple[float, float]) -> Array:
+    """Put −inf in the log density where y is not in the open interval."""
+    out = outside(y, interval)
+    return np.where(out, -np.inf, logp) if out.any() else logp
+
+
 class Family(ABC):
     """A parametric likelihood with exact derivatives in the observation.
 
@@ -51,11 +77,12 @@ class Family(ABC):
 
     name: ClassVar[str]
     #: Parameter name → number of event dimensions; alternatives for families that take several.
-    signatures: ClassVar[tuple[Mapping[str, int], ...]]
+    signatures: tuple[Mapping[str, int], ...]
     #: Parameters that must be positive.
-    positive: ClassVar[frozenset[str]] = frozenset()
-    support: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    multivariate: ClassVar[bool] = False
+    positive: frozenset[str] = frozenset()
+    #: The open interval of possible outcomes.
+    support: tuple[float, float] = (-np.inf, np.inf)
+    multivariate: bool = False
 
     @abstractmethod
     def logp(self, y: Array, p: Parameters) -> Array:
@@ -86,6 +113,24 @@ class Family(ABC):
         if not self.multivariate:
             grad, curv = grad[..., None], curv[..., None]
         return Jet(self.logp(y, p), grad, curv)
+
+    def validate(self, p: Parameters) -> None:
+        """Raise :class:`ParameterError` for a value that no density of this family has."""
+        for name, value in p.items():
+            low, high = float(np.min(value)), float(np.max(value))
+            if not (np.isfinite(low) and np.isfinite(high)):
+                worst = high if np.isfinite(low) else low
+                raise self.invalid(name, f"must be finite; it takes the value {worst:g}")
+            if name in self.positive and low <= 0:
+                raise self.invalid(name, f"must be positive; its smallest value is {low:g}")
+        self.check_domain(p)
+
+    def check_domain(self, p: Parameters) -> None:  # noqa: B027 (most families need no more)
+        """Check finite parameters for what their signs do not say."""
+
+    def invalid(self, name: str, problem: str) -> ParameterError:
+        """Build the error for a parameter outside its domain."""
+        return ParameterError(f"Parameter {name!r} of family {self.name!r} {problem}.")
 
     def signature(self, given: Mapping[str, Any]) -> Mapping[str, int]:
         """Find the signature that the given parameter names make up, or say what is wrong."""

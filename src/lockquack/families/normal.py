@@ -24,8 +24,9 @@ class Normal(Family):
     positive = frozenset({"sigma"})
 
     def logp(self, y: Array, p: Parameters) -> Array:
-        z = (y - p["mu"]) / p["sigma"]
-        return -0.5 * z * z - np.log(p["sigma"]) - LOG_SQRT_2PI
+        offset = y - p["mu"]
+        constant = np.log(p["sigma"]) + LOG_SQRT_2PI
+        return offset * offset * (-0.5 / np.square(p["sigma"])) - constant
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         curv = -1.0 / np.square(p["sigma"])

@@ -1,0 +1,38 @@
+# Everything happens in $(VENV), inside the project. Choose another interpreter with PYTHON=...
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint format clean
+
+demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
+	$(BIN)/python -m lockquack.demo
+
+test: $(VENV)/.dev ## Run the tests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## Put the code into the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## Remove the environments
+	rm -rf .venv*
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+# Dependency groups need a newer pip than Python 3.11 brings.
+$(VENV)/.pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $@

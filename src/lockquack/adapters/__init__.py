@@ -1,0 +1,1 @@
+"""Models from where people fit them, one file per source."""

@@ -1,0 +1,248 @@
+"""Models given as a likelihood's name and draws of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockquack.adapters.parameters import LazyRange, Parameter, as_parameter
+from lockquack.errors import ParameterError, ShapeError, SupportError
+from lockquack.families import Family, Mixture, get_family
+from lockquack.families.base import outside
+from lockquack.jets import Array
+from lockquack.observations import Observations, as_observations
+from lockquack.predictive import Likelihood, Predictive, Selection
+from lockquack.transforms import Transform, get_transform
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FamilyPredictive(Predictive):
+    """Draws of a family's parameters; densities and derivatives are computed as they are read."""
+
+    family: Family
+    parameters: Mapping[str, Parameter]
+    transform: Transform | None
+
+    @property
+    def evaluable(self) -> bool:
+        """Whether :meth:`logp_at` works: the density is known away from the observed values."""
+        return True
+
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        """Log densities of a tile, shape (draws, obs)."""
+        return np.asarray(self.logp_at(self.observations.values[None, obs], chain, draws, obs)[0])
+
+    def logp_at(self, y: Array, chain: int, draws: slice, obs: Selection) -> Array:
+        """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
+        p = self._parameters(chain, draws, obs)
+        outcome = self._outcome(y[:, None])
+        if self.transform is None:
+            logp = self.family.logp(outcome, p)
+        else:
+            logp = self.transform.logp(
+                outcome,
+                self.family.logp(self.transform.forward(outcome), p),
+                multivariate=self.family.multivariate,
+            )
+        return np.broadcast_to(logp, (len(y), self._count(draws), y.shape[1]))
+
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
+        p = self._parameters(chain, draws, obs)
+        outcome = self._outcome(self.observations.values[None, obs])
+        if self.transform is None:
+            grad, curv = self.family.derivatives(outcome, p)
+        else:
+            inner = self.family.derivatives(self.transform.forward(outcome), p)
+            grad, curv = self.transform.derivatives(outcome, *inner)
+        if not self.family.multivariate:
+            grad, curv = grad[..., None], curv[..., None]
+        shape = (self._count(draws), *self.observations.values[obs].shape)
+        return np.broadcast_to(grad, shape), np.broadcast_to(curv, shape)
+
+    def bulk(self, obs: slice, multiples: Array) -> Array:
+        """Outcomes that many spreads from the middle of the prediction, (multiple, obs)."""
+        draws = slice(0, self.n_draws)
+        tiles = [self._parameters(chain, draws, obs) for chain in range(self.n_chains)]
+        n = (self.n_draws, self.observations.values[obs].shape[0])
+        places = np.concatenate([np.broadcast_to(self.family.location(p), n) for p in tiles])
+        widths = np.concatenate([np.broadcast_to(self.family.spread(p), n) for p in tiles])
+        spread = np.sqrt(np.square(widths).mean(axis=0) + places.var(axis=0))
+        points = places.mean(axis=0) + multiples[:, None] * spread
+        points = np.clip(points, *self.family.support)
+        return points if self.transform is None else self.transform.backward(points)
+
+    def _parameters(self, chain: int, draws: slice, obs: Selection) -> dict[str, Array]:
+        p = {name: given.tile(chain, draws, obs) for name, given in self.parameters.items()}
+        self.family.validate(p)
+        return p
+
+    def _outcome(self, y: Array) -> Array:
+        """Drop the component axis, which scalar families do not have."""
+        return y if self.family.multivariate else y[..., 0]
+
+    def _count(self, draws: slice) -> int:
+        return len(range(*draws.indices(self.n_draws)))
+
+
+def from_family(
+    family: str,
+    *,
+    y: Any,
+    transform: str | None = None,
+    component_dim: Hashable | None = None,
+    **parameters: Any,
+) -> Predictive:
+    r"""Take a model from its likelihood's name and draws of the likelihood's parameters.
+
+    The derivatives in y are exact. Nothing of size draws × observations is stored: densities
+    are computed tile by tile as they are read.
+
+    Parameters
+    ----------
+    family
+        ``normal`` (mu, sigma), ``student_t`` (nu, mu, sigma), ``logistic`` (mu, s),
+        ``lognormal`` (mu, sigma), ``gamma`` (alpha, beta), ``beta`` (alpha, beta),
+        ``skew_normal`` (mu, sigma, alpha), ``gumbel`` (mu, beta), ``mv_normal``
+        (mu, cov or chol), ``mv_student_t`` (nu, mu, scale or chol), or ``mixture``
+        (weights, components).
+    y
+        The outcomes **on their natural scale**, (obs,) or (obs, component). A DataArray passes
+        on its labels.
+    transform
+        ``"log"``, ``"log10"``, ``"sqrt"`` or ``"logit"`` if the family is a model of that
+        function of y. The Jacobian enters the density and both derivatives.
+    component_dim
+        Which dimension of a DataArray ``y`` holds the components of a vector outcome.
+    **parameters
+        Each of shape (chain, draw), (chain, draw, obs), or constant: one number, or one per
+        observation. Vector and matrix parameters have their own axes last. DataArrays are read
+        by their dimension names. A regression is best given by :func:`linear_predictor`. For a
+        mixture: ``weights`` of shape (chain, draw, component) and ``components``, a list of
+        ``(family, {parameter: draws})``.
+
+    Returns
+    -------
+    Predictive
+        A model for :func:`lockquack.lock` and its relatives.
+
+    Examples
+    --------
+    A model of y and a model of log y, ready to be combined on the scale of y:
+
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.lognormal(size=30)
+    >>> mu, sigma = rng.normal(1.0, 0.1, size=(4, 250)), rng.gamma(99, 0.01, size=(4, 250))
+    >>> models = {
+    ...     "normal": lq.from_family("normal", y=y, mu=mu, sigma=sigma),
+    ...     "log": lq.from_family("normal", y=y, transform="log", mu=mu - 1.0, sigma=sigma),
+    ... }
+    >>> models["log"]
+    <FamilyPredictive normal of log y; chain: 4, draw: 250, obs_id: 30, components: 1>
+    """
+    likelihood, draws = _flatten(family, parameters)
+    signature = likelihood.signature(draws)
+    observations = _read_outcome(y, likelihood, component_dim)
+    read = {
+        name: as_parameter(name, draws[name], observations, event_dims)
+        for name, event_dims in signature.items()
+    }
+    n_chains, n_draws = _common_sample_shape(read)
+    change = None if transform is None else get_transform(transform)
+    _require_support(observations, likelihood, change, transform)
+    return FamilyPredictive(
+        observations,
+        n_chains=n_chains,
+        n_draws=n_draws,
+        likelihood=_describe(likelihood, read, change, transform),
+        family=likelihood,
+        parameters=read,
+        transform=change,
+    )
+
+
+def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
+    """Resolve a family and, for mixtures, name their components' parameters ``k.name``."""
+    if family != Mixture.name:
+        return get_family(family), dict(given)
+    components = given.get("components")
+    if not isinstance(components, Sequence) or not all(map(_is_component, components)):
+        raise ParameterError(
+            "A mixture needs components=[(family, {parameter: draws}), ...] and weights= of shape "
+            "(chain, draw, component)."
+        )
+    parts = [_flatten(name, parameters) for name, parameters in components]
+    flat = {name: value for name, value in given.items() if name != "components"}
+    for k, (_, parameters) in enumerate(parts):
+        flat |= {f"{k}.{name}": value for name, value in parameters.items()}
+    return Mixture([part for part, _ in parts]), flat
+
+
+def _is_component(given: object) -> bool:
+    return (
+        isinstance(given, Sequence)
+        and len(given) == 2
+        and isinstance(given[0], str)
+        and isinstance(given[1], Mapping)
+    )
+
+
+def _read_outcome(y: Any, family: Family, component_dim: Hashable | None) -> Observations:
+    observations = as_observations(y, component_dim)
+    if family.multivariate != (observations.component_dim is not None):
+        wanted = "(obs, component)" if family.multivariate else "(obs,)"
+        raise ShapeError(
+            f"Family {family.name!r} needs y of shape {wanted}; got "
+            f"{observations.shape} observations of {observations.d} component(s)."
+        )
+    return observations
+
+
+def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
+    shapes = {
+        name: parameter.sample_shape
+        for name, parameter in parameters.items()
+        if parameter.sample_shape is not None
+    }
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
+        raise ParameterError(f"The parameters differ in (chain, draw): {listed}.")
+    return next(iter(shapes.values()), (1, 1))
+
+
+def _require_support(
+    observations: Observations, family: Family, transform: Transform | None, label: str | None
+) -> None:
+    checks: Iterator[tuple[str, Array, tuple[float, float]]] = iter(
+        [(f"family {family.name!r}", observations.values, family.support)]
+        if transform is None
+        else [
+            (f"transform {label!r}", observations.values, transform.domain),
+            (f"family {family.name!r}", transform.forward(observations.values), family.support),
+        ]
+    )
+    for what, values, (low, high) in checks:
+        bad = outside(values, (low, high)).any(axis=1)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            raise SupportError(
+                f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
+                f"first {values[at].tolist()} at {observations.describe(at)}."
+            )
+
+
+def _describe(
+    family: Family,
+    parameters: Mapping[str, Parameter],
+    transform: Transform | None,
+    label: str | None,
+) -> Likelihood:
+    edges = family.edges({name: LazyRange(parameter) for name, parameter in parameters.items()})
+    if transform is None:
+        return Likelihood(family.name, edges=edges)
+    return Likelihood(f"{family.name} of {label} y", edges=transform.edges(edges))

@@ -1,0 +1,229 @@
+"""What every model goes through before it is combined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockquack.errors import (
+    DerivativeError,
+    EdgeError,
+    LockquackError,
+    LockquackWarning,
+    MonteCarloWarning,
+    ObservationMismatchError,
+    SmoothnessError,
+    SupportWarning,
+    TransformError,
+)
+from lockquack.jets import Array
+from lockquack.predictive import Predictive
+from lockquack.rules import Rule
+from lockquack.transforms import TRANSFORMS
+
+Models = Mapping[str, Predictive]
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something a user should know about a result; shown in its table and warned of once."""
+
+    category: type[LockquackWarning]
+    message: str
+
+
+@contextmanager
+def naming(model: str) -> Iterator[None]:
+    """Put the model's name in front of any error raised inside."""
+    try:
+        yield
+    except LockquackError as error:
+        raise type(error)(f"Model {model!r}: {error}") from error
+
+
+def check_models(models: Models, rule: Rule) -> list[Note]:
+    """Refuse models that cannot be combined by this rule; note what is merely unusual."""
+    _require_models(models)
+    _require_same_observations(models)
+    if rule.needs_derivatives:
+        for name, model in models.items():
+            with naming(name):
+                _require_smooth(model)
+                _require_vanishing_edges(model)
+                if model.evaluable:
+                    check_derivatives(model)
+    return [*_supports(models), *_chains(models)]
+
+
+def _require_models(models: Models) -> None:
+    if not isinstance(models, Mapping):
+        raise LockquackError(
+            f"models must be a dict of name → model, got {type(models).__name__}. "
+            "Example: lock({'a': from_arrays(...), 'b': from_family(...)})."
+        )
+    if not models:
+        raise LockquackError("There are no models to combine.")
+    for name, model in models.items():
+        if not isinstance(model, Predictive):
+            raise LockquackError(
+                f"Model {name!r} is a {type(model).__name__}. Make it a model first, with "
+                "from_arrays, from_family or from_datatree."
+            )
+
+
+def _require_same_observations(models: Models) -> None:
+    (first, reference), *others = models.items()
+    for name, model in others:
+        a, b = reference.observations, model.observations
+        if a.values.shape != b.values.shape:
+            raise ObservationMismatchError(
+                f"Model {name!r} has {b.n} observations of {b.d} component(s), model {first!r} "
+                f"has {a.n} of {a.d}. All models must describe the same observations."
+            )
+        for dim in set(a.coords) & set(b.coords):
+            _require_same_labels(dim, a.coords[dim], b.coords[dim], first, name)
+        _require_same_values(reference, model, first, name)
+
+
+def _require_same_labels(
+    dim: str, expected: np.ndarray, got: np.ndarray, first: str, name: str
+) -> None:
+    if np.array_equal(expected, got):
+        return
+    if expected.shape != got.shape:
+        raise ObservationMismatchError(
+            f"Models {first!r} and {name!r} have {expected.size} and {got.size} values of {dim!r}."
+        )
+    order = " The same labels appear in another order." * (
+        sorted(map(str, expected)) == sorted(map(str, got))
+    )
+    at = int(np.flatnonzero(expected != got)[0])
+    raise ObservationMismatchError(
+        f"Models {first!r} and {name!r} label their observations differently: position {at} of "
+        f"{dim!r} is {expected[at]} in the one and {got[at]} in the other.{order} Reorder the "
+        "draws of one of them."
+    )
+
+
+def _require_same_values(reference: Predictive, model: Predictive, first: str, name: str) -> None:
+    expected, got = reference.observations.values, model.observations.values
+    # Outcomes stored in single precision by one tool and double by another are the same.
+    tolerance = 1e-6 * (np.abs(expected) + np.ptp(expected, axis=0))
+    differs = (np.abs(expected - got) > tolerance).any(axis=1)
+    if not differs.any():
+        return
+    at = int(np.flatnonzero(differs)[0])
+    _suspect_transform(expected, got, first, name)
+    _suspect_transform(got, expected, name, first)
+    same_set = np.allclose(np.sort(expected, axis=0), np.sort(got, axis=0), rtol=1e-6)
+    hint = " The same values appear in another order: reorder the draws." if same_set else ""
+    raise ObservationMismatchError(
+        f"Models {first!r} and {name!r} have different outcomes at {differs.sum()} observations, "
+        f"first at {reference.observations.describe(at)}: {expected[at].tolist()} and "
+        f"{got[at].tolist()}.{hint}"
+    )
+
+
+def _suspect_transform(y: Array, z: Array, natural: str, transformed: str) -> None:
+    for label, transform in TRANSFORMS.items():
+        low, high = transform.domain
+        if (y > low).all() and (y < high).all() and np.allclose(transform.forward(y), z, rtol=1e-5):
+            raise TransformError(
+                f"The outcome of model {transformed!r} is the {label} of that of {natural!r}. "
+                "Densities of different variables cannot be combined: make the model with y on "
+                f"its natural scale and transform={label!r}."
+            )
+
+
+def _require_smooth(model: Predictive) -> None:
+    likelihood = model.likelihood
+    if likelihood.discrete:
+        raise SmoothnessError(
+            f"{likelihood.description} is discrete; the Hyvärinen score needs a density with "
+            "derivatives in the outcome. Use the log score."
+        )
+    if likelihood.not_smooth:
+        raise SmoothnessError(
+            f"{likelihood.description} is not smooth in the outcome ({likelihood.not_smooth}), "
+            "so its Hyvärinen score is not proper. Use the log score."
+        )
+
+
+def _require_vanishing_edges(model: Predictive) -> None:
+    for edge in model.likelihood.edges:
+        if not edge.vanishes:
+            raise EdgeError(
+                f"the density of {model.likelihood.description} does not vanish smoothly at "
+                f"{edge.at:g} (it goes like distance^{edge.order:.3g}, more than 1 is needed), "
+                "where the Hyvärinen score is not proper. Model a transform of the outcome, such "
+                "as its log, for all models, or use the log score."
+            )
+
+
+def _supports(models: Models) -> list[Note]:
+    known = {
+        name: model.likelihood.support
+        for name, model in models.items()
+        if model.likelihood.support is not None
+    }
+    if len(set(known.values())) < 2:
+        return []
+    listed = "; ".join(f"{name!r} on ({low:g}, {high:g})" for name, (low, high) in known.items())
+    return [
+        Note(
+            SupportWarning,
+            f"The models have different supports: {listed}. The combination lives where all of "
+            "those with weight do.",
+        )
+    ]
+
+
+def _chains(models: Models) -> list[Note]:
+    single = [name for name, model in models.items() if model.n_chains < 2]
+    if not single:
+        return []
+    return [
+        Note(
+            MonteCarloWarning,
+            f"Only one chain for {', '.join(map(repr, single))}: chains that disagree cannot be "
+            "noticed, so the Monte Carlo standard errors (mcse) are unreliable.",
+        )
+    ]
+
+
+def check_derivatives(model: Predictive, n_obs: int = 4, n_draws: int = 2) -> None:
+    """Compare a model's derivatives with finite differences of its own log density.
+
+    It catches a gradient taken in the parameters instead of the outcome.
+
+    Raises
+    ------
+    DerivativeError
+        Where they disagree, naming the observation.
+    """
+    draws = slice(0, min(n_draws, model.n_draws))
+    for start in np.unique(np.linspace(0, model.n_obs - 1, n_obs).astype(int)).tolist():
+        obs = slice(start, start + 1)
+        grad, curv = (part[:, 0] for part in model.derivatives(0, draws, obs))  # (draw, d)
+        y = model.observations.values[obs]
+        step = 3e-3 / np.sqrt(np.median(np.abs(curv) + grad**2, axis=0) + 1e-300)
+        for j in range(model.observations.d):
+            shift = np.zeros((3, 1, y.shape[1]))
+            shift[:, 0, j] = np.array([-1.0, 0.0, 1.0]) * step[j]
+            below, here, above = model.logp_at(y + shift, 0, draws, obs)[:, :, 0]
+            slope = (above - below) / (2 * step[j])
+            bend = (above - 2 * here + below) / step[j] ** 2
+            unit = 3e-3 / step[j]
+            wrong = (np.abs(slope - grad[:, j]) > 1e-2 * unit) | (
+                np.abs(bend - curv[:, j]) > 1e-2 * unit**2
+            )
+            if wrong.any():
+                raise DerivativeError(
+                    f"at {model.observations.describe(start)} the derivatives of the log density "
+                    f"in y are {slope[0]:.6g} and {bend[0]:.6g} by finite differences, but the "
+                    f"model gives {grad[0, j]:.6g} and {curv[0, j]:.6g}. They must be taken in "
+                    "the observation y, not in the parameters."
+                )

@@ -1,0 +1,315 @@
+"""The result of combining models."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lockquack.checks import Note
+from lockquack.collapse import Kind
+from lockquack.errors import UnsupportedError
+from lockquack.fitting import Problem
+from lockquack.jets import Array
+from lockquack.observations import Observations
+from lockquack.operators import Operator
+from lockquack.predictive import Predictive
+from lockquack.progress import progress_bar
+from lockquack.rules import Rule
+from lockquack.solvers.base import Solution
+
+if TYPE_CHECKING:
+    from lockquack.density.pooled import Normalised
+
+#: Bootstrap replicates behind the standard errors in the table.
+_REPLICATES = 400
+#: Numbers that a group of bootstrap replicates may hold at once.
+_NUMBERS_AT_ONCE = 2**22
+_KINDS: dict[Kind, str] = {
+    "loo": "leave-one-out",
+    "in-sample": "in-sample",
+    "held-out": "held-out",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Combination:
+    """Several models combined into one prediction.
+
+    Made by :func:`lock` and its relatives. Nothing in it changes. Printed, it is a table: one
+    row for the combination, one for each model.
+
+    Attributes
+    ----------
+    names
+        The models' names, in the order in which they were given.
+    operator, rule, scores
+        How the densities are pooled, by which score, and of which predictions.
+    solution
+        Objective, certified gap, status and number of steps of the solver.
+    mcse
+        Monte Carlo standard error of each model's total score.
+    notes
+        What to know before trusting it; each was warned of when it was fitted.
+    models
+        The models, or None after :func:`load`.
+    """
+
+    names: tuple[str, ...]
+    operator: Operator
+    rule: Rule
+    scores: Kind
+    observations: Observations
+    problem: Problem
+    solution: Solution
+    mcse: Array  # (K,)
+    notes: tuple[Note, ...]
+    random_seed: int
+    models: Mapping[str, Predictive] | None
+
+    @property
+    def weights(self) -> xr.DataArray:
+        """Weights of the models."""
+        return self._over_models(self.solution.x, "weights")
+
+    @cached_property
+    def weights_se(self) -> xr.DataArray:
+        """Standard errors of the weights, by the Bayesian bootstrap over observations."""
+        draws = self.bootstrap(_REPLICATES, random_seed=self.random_seed)
+        return self._over_models(draws.values.std(axis=0, ddof=1), "weights_se")
+
+    @cached_property
+    def pointwise(self) -> xr.DataArray:
+        """Score of each model and of the combination at each observation, larger is better.
+
+        The combination, called like its operator in brackets, comes first. Its own score is
+        that of the observations to which the weights were fitted, so slightly optimistic.
+        """
+        pooled = self.operator.pool(self.problem.jets, self.solution.x)
+        values = np.concatenate(
+            [
+                self.rule.score(pooled, self.problem.unit)[None],
+                self.rule.score(self.problem.jets, self.problem.unit),
+            ]
+        )
+        return self.observations.label(values, {"model": self._rows}, "score")
+
+    def bootstrap(
+        self,
+        n: int = 1000,
+        *,
+        random_seed: int | np.random.Generator | None = None,
+        progressbar: bool | None = None,
+    ) -> xr.DataArray:
+        r"""Draw weights by the Bayesian bootstrap.
+
+        .. math:: w^{(b)} = \arg\max_w \sum_i u_i^{(b)} \text{score}_i(w) + \log\text{prior}(w),
+            \qquad u^{(b)} \sim n \cdot \text{Dirichlet}(1, \ldots, 1)
+
+        It takes the observations as exchangeable; the uncertainty of each model's own draws is
+        not in it (see ``mcse``).
+
+        Parameters
+        ----------
+        n
+            Number of draws.
+        random_seed
+            Seed or generator.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        xarray.DataArray
+            Weights with dimensions ``draw`` and ``model``.
+        """
+        rng = np.random.default_rng(random_seed)
+        K, n_obs = len(self.names), self.observations.n
+        at_once = max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K))
+        draws = np.empty((n, K))
+        with progress_bar(n, "bootstrap", progressbar) as advance:
+            for start in range(0, n, at_once):
+                size = min(at_once, n - start)
+                counts = rng.standard_exponential((size, n_obs))
+                counts *= n_obs / counts.sum(axis=1, keepdims=True)
+                draws[start : start + size] = self.problem.resolve(counts).x
+                advance(size)
+        return xr.DataArray(
+            draws,
+            dims=["draw", "model"],
+            coords={"draw": np.arange(n), "model": list(self.names)},
+            name="weights",
+        )
+
+    def logpdf(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
+        r"""Log density of the combination, normalised, at each observation.
+
+        .. math:: \log q(y_i) = \log \tilde q(y_i) - \log \int \tilde q(y) \, dy
+
+        The integral is one-dimensional quadrature for each observation.
+
+        Parameters
+        ----------
+        loo
+            Leave each observation out of the models that predict it, by Pareto-smoothed
+            importance weights. A warning tells where those are unreliable.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        xarray.DataArray
+            One log density per observation. Its sum is the total log score.
+        """
+        return self.observations.label(self._normalise(loo, progressbar).logp, name="logpdf")
+
+    def log_norm(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
+        """Log of the normaliser of the pool at each observation; see :meth:`logpdf`."""
+        return self.observations.label(self._normalise(loo, progressbar).log_norm, name="log_norm")
+
+    def diagnostics(self, *, progressbar: bool | None = None) -> xr.Dataset:
+        """Examine each model's draws at each observation; takes longer than the fit itself.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``ess_grad`` and ``ess_curv``, the effective sample sizes of the two averages behind
+            the leave-one-out Hyvärinen score; ``elpd`` and ``pareto_k``, the leave-one-out log
+            score by PSIS and the tail index that tells whether to trust it. The Hyvärinen
+            score does not depend on the latter.
+        """
+        parts = []
+        for model in self._require_models().values():
+            loo = model.loo(progressbar=progressbar)
+            part = model.ess().rename(grad="ess_grad", curv="ess_curv")
+            part["elpd"] = self.observations.label(loo.logp)
+            part["pareto_k"] = self.observations.label(loo.pareto_k)
+            parts.append(part)
+        model_index = pd.Index(list(self.names), name="model")
+        return xr.concat(parts, dim=model_index, join="override")
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the table: one row for the combination, then one for each model.
+
+        Columns: ``weight`` and its standard error; ``score``, the total over observations,
+        larger is better, and its standard error; ``diff``, the score minus the combination's,
+        and its standard error, paired over observations; ``mcse``, the part of the score's
+        error that is due to the finite number of draws.
+        """
+        n = self.observations.n
+        scored = self.pointwise.values.reshape(len(self._rows), n)
+        behind = scored - scored[0]
+        return pd.DataFrame(
+            {
+                "weight": [np.nan, *self.solution.x],
+                "weight_se": [np.nan, *self.weights_se.values],
+                "score": scored.sum(axis=1),
+                "score_se": _se_of_total(scored),
+                "diff": behind.sum(axis=1),
+                "diff_se": _se_of_total(behind),
+                "mcse": [np.nan, *self.mcse],
+            },
+            index=pd.Index(self._rows, name="model"),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write to NetCDF, or to Zarr if the path ends in ``.zarr``; read with :func:`load`.
+
+        The models' draws are not part of it, only their jets at the observations.
+        """
+        from lockquack.storage import save_combination
+
+        save_combination(self, path)
+
+    def __repr__(self) -> str:
+        lines = [*self._header(), "", self._formatted().to_string(), "", self._certificate()]
+        lines += [f"Note: {note.message}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "<br>".join(map(html.escape, self._header()))
+        table = self._formatted().to_html(border=0)
+        notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in self.notes)
+        foot = html.escape(self._certificate())
+        return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+
+    @property
+    def _rows(self) -> list[str]:
+        return [f"[{self.operator.name}]", *self.names]
+
+    def _over_models(self, values: Array, name: str) -> xr.DataArray:
+        return xr.DataArray(
+            values.copy(), dims=["model"], coords={"model": list(self.names)}, name=name
+        )
+
+    def _require_models(self) -> Mapping[str, Predictive]:
+        if self.models is None:
+            raise UnsupportedError(
+                "A combination read from a file has no models; fit it again from the models to "
+                "evaluate or diagnose them."
+            )
+        return self.models
+
+    def _normalise(self, loo: bool, progressbar: bool | None) -> Normalised:
+        from lockquack.density.pooled import normalise
+
+        return normalise(
+            self._require_models(), self.operator, self.solution.x, loo=loo, progressbar=progressbar
+        )
+
+    def _header(self) -> list[str]:
+        concentration = np.unique(self.problem.concentration)
+        prior = f"{concentration[0]:g}" if concentration.size == 1 else "…"
+        unit = ", ".join(f"{s:.4g}" for s in self.problem.unit)
+        return [
+            f"{self.operator.name.capitalize()}, fitted by the {_KINDS[self.scores]} "
+            f"{self.rule.label} score",
+            f"{len(self.names)} model(s), {self.observations.n} observations, prior "
+            f"Dirichlet({prior}), unit of the outcome {unit}; scores: larger is better",
+        ]
+
+    def _formatted(self) -> pd.DataFrame:
+        table = self.to_dataframe()
+        digits = {"weight": 3, "weight_se": 3, "mcse": 2}
+        columns = {
+            name: [
+                "" if np.isnan(value) else f"{value:.{digits.get(str(name), 1)}f}"
+                for value in column
+            ]
+            for name, column in table.items()
+        }
+        return pd.DataFrame(columns, index=table.index).rename_axis(None)
+
+    def _certificate(self) -> str:
+        solution = self.solution
+        state = "Optimum certified" if solution.converged else f"NOT CONVERGED ({solution.status})"
+        return (
+            f"{state}: at most {float(solution.gap):.1e} from the best objective, "
+            f"{float(solution.relative_gap):.0e} of its size, after {int(solution.iterations)} "
+            "steps"
+        )
+
+
+def load(path: str | Path) -> Combination:
+    """Read a combination that :meth:`Combination.save` wrote.
+
+    Everything but the models' draws is there: weights, scores, table, notes, bootstrap.
+    """
+    from lockquack.storage import load_combination
+
+    return load_combination(path)
+
+
+def _se_of_total(values: Array) -> Array:
+    """Estimate the standard error of the sum over the last axis, seen as a sample."""
+    n = values.shape[-1]
+    if n < 2:
+        return np.full(values.shape[:-1], np.nan)
+    return np.asarray(np.sqrt(n) * values.std(axis=-1, ddof=1))

@@ -1,0 +1,1 @@
+"""Normalising the combination: quadrature and what it needs."""

@@ -1,0 +1,201 @@
+"""The combination as a normalised density, one per observation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockquack.density.quadrature import Components, Integral, Line, Rows, integrate
+from lockquack.diagnostics import pareto_k_threshold, psis
+from lockquack.errors import ParetoWarning, SupportError, UnsupportedError
+from lockquack.jets import Array, log_sum_exp
+from lockquack.operators import Operator
+from lockquack.predictive import Predictive
+from lockquack.progress import progress_bar
+
+#: Multiples of a component's spread, either side of its location, where the line is cut.
+_MULTIPLES = np.array([-7.0, -4.5, -2.2, 0.0, 2.2, 4.5, 7.0])
+#: Spreads of the narrowest component that break points keep from each other.
+_GAP = 2.0
+#: Numbers that evaluating draws on nodes holds at once: they should stay in a core's cache.
+_NUMBERS_AT_ONCE = 2**15
+_DRAWS_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """Log density of the pool at each observation, and what normalised it."""
+
+    logp: Array  # (n,)
+    log_norm: Array  # (n,)
+    relative_error: Array  # (n,), of the normaliser
+
+
+def normalise(
+    models: Mapping[str, Predictive],
+    operator: Operator,
+    weights: Array,
+    *,
+    loo: bool,
+    progressbar: bool | None = None,
+) -> Normalised:
+    """Normalise the pool by quadrature at each observation and evaluate it there.
+
+    Models without weight are not evaluated. With ``loo``, draws are weighted by
+    Pareto-smoothed importance sampling.
+    """
+    used = {name: model for k, (name, model) in enumerate(models.items()) if weights[k] > 0}
+    _require_line(used)
+    weights = weights[weights > 0]
+    first = next(iter(used.values()))
+    parts, worst_k = [], np.zeros(len(used))
+    with progress_bar(first.n_obs, "normalising", progressbar) as advance:
+        for obs in first.observation_slices():
+            members = [_Member.of(model, obs, loo) for model in used.values()]
+            worst_k = np.maximum(worst_k, [member.pareto_k for member in members])
+            parts.append(_normalise_slice(members, operator, weights, _support(used)))
+            advance(obs.stop - obs.start)
+    if loo:
+        _warn_of_pareto(dict(zip(used, worst_k.tolist(), strict=True)), first.n_samples)
+    return Normalised(
+        np.concatenate([part.logp for part in parts]),
+        np.concatenate([part.log_norm for part in parts]),
+        np.concatenate([part.relative_error for part in parts]),
+    )
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One model's predictive densities at a slice of the observations."""
+
+    model: Predictive
+    obs: slice
+    log_weights: Array | None  # (chain, draw, obs), normalised; None: equal
+    pareto_k: float
+
+    @classmethod
+    def of(cls, model: Predictive, obs: slice, loo: bool) -> _Member:
+        if not loo:
+            return cls(model, obs, None, 0.0)
+        log_weights, pareto_k = psis(model.all_logp(obs))
+        return cls(model, obs, log_weights, float(np.nan_to_num(pareto_k, posinf=np.inf).max()))
+
+    def logpdf(self, y: Array, rows: Rows) -> Array:
+        """Predictive log densities at points (point, row) of some rows of the slice."""
+        result = np.empty_like(y)
+        step = max(1, _NUMBERS_AT_ONCE // (len(y) * _DRAWS_AT_ONCE))
+        for start in range(0, rows.size, step):
+            some = slice(start, start + step)
+            result[:, some] = self._logpdf(y[:, some], rows[some])
+        return result
+
+    def _logpdf(self, y: Array, rows: Rows) -> Array:
+        model = self.model
+        totals = []
+        for chain in range(model.n_chains):
+            for start in range(0, model.n_draws, _DRAWS_AT_ONCE):
+                draws = slice(start, min(start + _DRAWS_AT_ONCE, model.n_draws))
+                logp = model.logp_at(y[..., None], chain, draws, rows + self.obs.start)
+                if self.log_weights is not None:
+                    logp = logp + self.log_weights[chain, draws][:, rows]
+                totals.append(log_sum_exp(logp, axis=1))
+        total = log_sum_exp(np.stack(totals))
+        return total if self.log_weights is not None else total - np.log(model.n_samples)
+
+
+def densities_on(
+    models: Mapping[str, Predictive],
+    operator: Operator,
+    weights: Array,
+    grid: Array,
+    observation: int,
+    *,
+    loo: bool = False,
+) -> tuple[Array, Array]:
+    """Log densities on a grid for one observation: of the models, (K, point), and of the pool."""
+    _require_line(models)
+    obs = slice(observation, observation + 1)
+    members = [_Member.of(model, obs, loo) for model in models.values()]
+    each = _components(members)(grid[:, None], np.zeros(1, dtype=np.intp))[..., 0]
+    log_norm = _log_norm(members, operator, weights, _support(models)).log_value
+    return each, operator.pool_density(each, weights) - log_norm
+
+
+def _components(members: list[_Member]) -> Components:
+    return lambda y, rows: np.stack([member.logpdf(y, rows) for member in members])
+
+
+def _log_norm(
+    members: list[_Member], operator: Operator, weights: Array, support: tuple[float, float]
+) -> Integral:
+    bulks = np.stack([member.model.bulk(member.obs, _MULTIPLES) for member in members])
+    return integrate(
+        _components(members),
+        lambda logp: operator.pool_density(logp, weights),
+        Line(_breaks(bulks, support), support),
+    )
+
+
+def _normalise_slice(
+    members: list[_Member], operator: Operator, weights: Array, support: tuple[float, float]
+) -> Normalised:
+    integral = _log_norm(members, operator, weights, support)
+    observed = members[0].model.observations.values[members[0].obs, 0]
+    each = _components(members)(observed[None], np.arange(observed.size))[:, 0]
+    logp = operator.pool_density(each, weights) - integral.log_value
+    return Normalised(logp, integral.log_value, integral.relative_error)
+
+
+def _breaks(bulks: Array, support: tuple[float, float]) -> Array:
+    """Choose break points (row, break) from the components' bulks (component, multiple, row).
+
+    Those too close to their neighbour are put onto it, which leaves an empty panel.
+    """
+    low, high = support
+    points = np.sort(bulks.reshape(-1, bulks.shape[-1]), axis=0)
+    # A break point on the very edge leaves no tail to map: keep a hair of the extent away.
+    hair = 1e-3 * (points[-1] - points[0])
+    points = np.clip(points, low + hair, high - hair)
+    gap = _GAP / np.ptp(_MULTIPLES) * np.ptp(bulks, axis=1).min(axis=0)
+    for k in range(1, len(points)):
+        points[k] = np.where(points[k] - points[k - 1] < gap, points[k - 1], points[k])
+    return points.T
+
+
+def _support(models: Mapping[str, Predictive]) -> tuple[float, float]:
+    known = [m.likelihood.support for m in models.values() if m.likelihood.support is not None]
+    low = max((low for low, _ in known), default=-np.inf)
+    high = min((high for _, high in known), default=np.inf)
+    if low >= high:
+        raise SupportError("The models with weight have no outcome in common; nothing is left.")
+    return low, high
+
+
+def _require_line(models: Mapping[str, Predictive]) -> None:
+    for name, model in models.items():
+        if not model.evaluable:
+            raise UnsupportedError(
+                f"Model {name!r} is known at the observed outcomes only, so the combination "
+                "cannot be normalised. Make it with from_family or a PPL adapter."
+            )
+        if model.observations.d > 1:
+            raise UnsupportedError(
+                f"Model {name!r} has an outcome with {model.observations.d} components; "
+                "quadrature normalises scalar outcomes only."
+            )
+
+
+def _warn_of_pareto(worst: Mapping[str, float], n_samples: int) -> None:
+    limit = pareto_k_threshold(n_samples)
+    bad = {name: k for name, k in worst.items() if k > limit}
+    if bad:
+        listed = ", ".join(f"{name!r} (k̂ up to {k:.2f})" for name, k in bad.items())
+        warnings.warn(
+            f"Leave-one-out densities of {listed} are unreliable: Pareto k̂ above {limit:.2f}. "
+            "The Hyvärinen score and the weights do not depend on them.",
+            ParetoWarning,
+            stacklevel=4,
+        )

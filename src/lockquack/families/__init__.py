@@ -1,0 +1,69 @@
+"""Families of likelihoods with exact derivatives in the observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockquack.errors import ParameterError, unknown_name
+from lockquack.families.base import Edge, Family, Parameters, Range, worst_edges
+from lockquack.families.beta import Beta
+from lockquack.families.gamma import Gamma
+from lockquack.families.gumbel import Gumbel
+from lockquack.families.logistic import Logistic
+from lockquack.families.lognormal import LogNormal
+from lockquack.families.mixture import Mixture
+from lockquack.families.mv_normal import MvNormal
+from lockquack.families.mv_student_t import MvStudentT
+from lockquack.families.normal import Normal
+from lockquack.families.skew_normal import SkewNormal
+from lockquack.families.student_t import StudentT
+
+#: The families that a name alone determines. A mixture is made of them.
+FAMILIES: dict[str, Family] = {
+    "normal": Normal(),
+    "student_t": StudentT(),
+    "logistic": Logistic(),
+    "lognormal": LogNormal(),
+    "gamma": Gamma(),
+    "beta": Beta(),
+    "skew_normal": SkewNormal(),
+    "gumbel": Gumbel(),
+    "mv_normal": MvNormal(),
+    "mv_student_t": MvStudentT(),
+}
+
+
+def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
+    """Look up a family by name.
+
+    Parameters
+    ----------
+    name
+        A key of :data:`FAMILIES`, or ``"mixture"``.
+    components
+        The families, or their names, that a mixture consists of; for nothing else.
+
+    Examples
+    --------
+    >>> get_family("mixture", ["normal", "gamma"]).support
+    (-inf, inf)
+    """
+    if name == Mixture.name:
+        return Mixture([get_family(c) if isinstance(c, str) else c for c in components])
+    if name not in FAMILIES:
+        raise unknown_name("family", name, [*FAMILIES, Mixture.name])
+    if components:
+        raise ParameterError(f"Family {name!r} has no components; only a mixture does.")
+    return FAMILIES[name]
+
+
+__all__ = [
+    "FAMILIES",
+    "Edge",
+    "Family",
+    "Mixture",
+    "Parameters",
+    "Range",
+    "get_family",
+    "worst_edges",
+]

@@ -1,0 +1,130 @@
+"""What the multivariate normal and Student t share: densities of a quadratic form."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.jets import Array, Jet
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """Offsets y − μ in the coordinates where the matrix is the identity."""
+
+    offset: Array  # (..., d): u = L⁻¹(y − μ)
+    inverse: Array  # (..., d, d): L⁻¹
+    log_det: Array  # (...): log det L
+
+    @property
+    def d(self) -> int:
+        """Dimension of the outcome."""
+        return int(self.offset.shape[-1])
+
+    @property
+    def square(self) -> Array:
+        """(y − μ)' Σ⁻¹ (y − μ)."""
+        return np.asarray(np.einsum("...i,...i->...", self.offset, self.offset))
+
+    @property
+    def pull(self) -> Array:
+        """Σ⁻¹ (y − μ)."""
+        return _multiply(self.offset, self.inverse)
+
+    @property
+    def precision(self) -> Array:
+        """Diagonal of Σ⁻¹."""
+        return np.asarray(np.square(self.inverse).sum(axis=-2))
+
+
+class Elliptical(Family):
+    """A vector family with location ``mu`` and a positive definite matrix or its ``chol``."""
+
+    multivariate = True
+    #: Name of the matrix, where it is not given by ``chol``, its lower Cholesky factor.
+    matrix: ClassVar[str]
+    #: Order of the infinite edges.
+    tail: ClassVar[float]
+
+    @abstractmethod
+    def density(self, white: Whitened, p: Parameters) -> Array:
+        """Log density from the whitened offsets."""
+
+    @abstractmethod
+    def slopes(self, white: Whitened, p: Parameters) -> tuple[Array, Array]:
+        """Gradient and diagonal of the Hessian from the whitened offsets."""
+
+    def logp(self, y: Array, p: Parameters) -> Array:
+        return self.density(self._whiten(y, p), p)
+
+    def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
+        return self.slopes(self._whiten(y, p), p)
+
+    def jet(self, y: Array, p: Parameters) -> Jet:
+        white = self._whiten(y, p)
+        return Jet(self.density(white, p), *self.slopes(white, p))
+
+    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
+        return Edge(-np.inf, self.tail), Edge(np.inf, self.tail)
+
+    def location(self, p: Parameters) -> Array:
+        return p["mu"]
+
+    def spread(self, p: Parameters) -> Array:
+        if "chol" in p:
+            return np.asarray(np.sqrt(np.square(p["chol"]).sum(axis=-1)))
+        return np.sqrt(np.diagonal(p[self.matrix], axis1=-2, axis2=-1))
+
+    def check_domain(self, p: Parameters) -> None:
+        if "chol" in p:
+            lowest = np.diagonal(p["chol"], axis1=-2, axis2=-1).min()
+            if lowest <= 0:
+                raise self.invalid(
+                    "chol", f"must have a positive diagonal; its smallest value is {lowest:g}"
+                )
+            highest = np.abs(np.triu(p["chol"], 1)).max()
+            if highest > 0:
+                raise self.invalid(
+                    "chol", f"must be lower triangular; it has {highest:g} above the diagonal"
+                )
+            return
+        matrix = p[self.matrix]
+        skew = np.abs(matrix - np.swapaxes(matrix, -1, -2)).max()
+        if skew > 1e-8 * np.abs(matrix).max():
+            raise self.invalid(
+                self.matrix, f"must be symmetric; opposite entries differ by {skew:g}"
+            )
+        self._factor(p)
+
+    def _factor(self, p: Parameters) -> Array:
+        if "chol" in p:
+            return p["chol"]
+        try:
+            return np.asarray(np.linalg.cholesky(p[self.matrix]), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            lowest = np.linalg.eigvalsh(p[self.matrix]).min()
+            raise self.invalid(
+                self.matrix, f"must be positive definite; its smallest eigenvalue is {lowest:g}"
+            ) from None
+
+    def _whiten(self, y: Array, p: Parameters) -> Whitened:
+        factor = self._factor(p)
+        inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
+        log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        offset = _multiply(y - p["mu"], np.swapaxes(inverse, -1, -2))
+        return Whitened(offset, inverse, np.asarray(log_det))
+
+
+def _multiply(rows: Array, matrix: Array) -> Array:
+    """Multiply vectors (..., d), as rows, by matrices (..., d, d)."""
+    if matrix.ndim == 2:
+        return np.asarray(rows @ matrix)
+    if rows.ndim > 1 and matrix.shape[-3] == 1:
+        # One matrix for all observations: one product per draw instead of one per cell.
+        return np.asarray(rows @ matrix[..., 0, :, :])
+    return np.asarray((rows[..., None, :] @ matrix)[..., 0, :])

@@ -1,0 +1,51 @@
+"""Log-normal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.normal import LOG_SQRT_2PI
+from lockquack.jets import Array
+
+
+class LogNormal(Family):
+    r"""Log-normal, ``log y`` normal with mean ``mu`` and standard deviation ``sigma``.
+
+    .. math::
+
+        \log p = -\tfrac12 z^2 - \log y - \log\sigma - \tfrac12 \log 2\pi, \quad
+        z = (\log y-\mu)/\sigma
+    """
+
+    name = "lognormal"
+    signatures = ({"mu": 0, "sigma": 0},)
+    positive = frozenset({"sigma"})
+    support = (0.0, np.inf)
+
+    def logp(self, y: Array, p: Parameters) -> Array:
+        log_y = np.log(confine(y, self.support))
+        offset = log_y - p["mu"]
+        constant = np.log(p["sigma"]) + LOG_SQRT_2PI
+        logp = offset * offset * (-0.5 / np.square(p["sigma"])) - log_y - constant
+        return mask_outside(logp, y, self.support)
+
+    def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
+        y = confine(y, self.support)
+        precision = 1.0 / np.square(p["sigma"])
+        push = (np.log(y) - p["mu"]) * precision + 1.0
+        inverse = 1.0 / y
+        return push * -inverse, (push - precision) * (inverse * inverse)
+
+    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
+        return Edge(0.0, np.inf), Edge(np.inf, 0.0)
+
+    def location(self, p: Parameters) -> Array:
+        return np.exp(p["mu"])
+
+    def spread(self, p: Parameters) -> Array:
+        # Half the distance of the 16% and 84% quantiles: the standard deviation grows like
+        # exp(σ²) and is then far from the bulk.
+        return np.exp(p["mu"]) * np.sinh(p["sigma"])

@@ -1,0 +1,66 @@
+"""Which models the score cannot tell apart."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from lockquack.fitting.base import Problem
+from lockquack.jets import Array
+
+#: Weight that must be free to move before the question matters.
+_MASS = 0.01
+#: Monte Carlo standard errors within which two scores count as equal.
+_ERRORS = 3.0
+#: Share of a direction below which a model does not count as part of it.
+_LOADING = 0.1
+
+
+def confusable(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
+    """Group the models between which weight can move without a change in score that is real.
+
+    A change is real if it exceeds three Monte Carlo standard errors of the scores involved
+    and the rounding error of a total of the given ``size``. Weights within a group are not
+    identified; their sum is.
+
+    Returns
+    -------
+    list of tuple
+        Groups of model indices, disjoint, in order.
+    """
+    noise = np.nan_to_num(np.square(mcse))
+    groups: list[set[int]] = []
+    for direction in _directions(problem, weights):
+        moved = direction / np.abs(direction).sum() * 2.0
+        first, last = reach(weights, moved)
+        if last - first < _MASS:
+            continue
+        error = (last - first) * np.sqrt(np.square(moved) @ noise)
+        if problem.score_range(weights, moved, first, last) <= _ERRORS * error + 1e-9 * size:
+            members = np.flatnonzero(np.abs(moved) > _LOADING)
+            groups = _merge(groups, set(members.tolist()))
+    return sorted(tuple(sorted(group)) for group in groups)
+
+
+def reach(weights: Array, direction: Array) -> tuple[float, float]:
+    """How far weight can move either way along a direction before one weight reaches zero."""
+    moving = direction != 0
+    steps = -weights[moving] / direction[moving]
+    backward, forward = steps[direction[moving] > 0], steps[direction[moving] < 0]
+    return float(backward.max(initial=-np.inf)), float(forward.min(initial=np.inf))
+
+
+def _directions(problem: Problem, weights: Array) -> Array:
+    pairs = list(combinations(range(weights.size), 2))
+    directions = np.zeros((len(pairs), weights.size))
+    for row, (j, k) in enumerate(pairs):
+        directions[row, j], directions[row, k] = 1.0, -1.0
+    return np.concatenate([directions, problem.flat_directions(weights)])
+
+
+def _merge(groups: list[set[int]], found: set[int]) -> list[set[int]]:
+    """Add a group, joined with those that share a member."""
+    apart = [group for group in groups if not group & found]
+    touching = [group for group in groups if group & found]
+    return [*apart, found.union(*touching)]

@@ -1,0 +1,247 @@
+"""A model's draws at the observations: what every adapter produces."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.collapse import Collapsed, Kind, collapse
+from lockquack.diagnostics import ess_mean, psis
+from lockquack.errors import NonFiniteError, UnsupportedError
+from lockquack.families.base import Edge
+from lockquack.jets import Array, log_sum_exp
+from lockquack.observations import Observations
+from lockquack.progress import progress_bar
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LOGP_GROUP = "log_likelihood"
+GRAD_GROUP = "log_likelihood_grad"
+CURV_GROUP = "log_likelihood_curv"
+#: Which observations: consecutive ones, or by position.
+Selection = slice | NDArray[np.intp]
+#: Observations whose draws are held at once when a statistic needs all of them together.
+_OBS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What is known about the density of one observation, given the parameters."""
+
+    description: str
+    discrete: bool = False
+    #: Where the support ends and how the density behaves there; empty: not known.
+    edges: tuple[Edge, ...] = ()
+    #: Why the density lacks derivatives (a kink, an atom, censoring); empty: it is smooth.
+    not_smooth: str = ""
+
+    def to_attrs(self) -> dict[str, str]:
+        """Turn it into attributes of a variable."""
+        return {"lockquack_likelihood": json.dumps(asdict(self))}
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[Any, Any], default: str) -> Likelihood:
+        """Read it from the attributes of a variable; little is known where there are none."""
+        if "lockquack_likelihood" not in attrs:
+            return cls(default)
+        fields = json.loads(attrs["lockquack_likelihood"])
+        edges = tuple(Edge(**edge) for edge in fields.pop("edges"))
+        return cls(edges=edges, **fields)
+
+    @property
+    def support(self) -> tuple[float, float] | None:
+        """Outermost edges, or None where they are not known."""
+        places = [edge.at for edge in self.edges]
+        return (min(places), max(places)) if places else None
+
+
+@dataclass(frozen=True)
+class LooDensity:
+    """Pareto-smoothed leave-one-out log densities and their diagnostic."""
+
+    logp: Array  # (n,)
+    pareto_k: Array  # (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive(ABC):
+    """Posterior draws of one model's log density and its derivatives at each observation.
+
+    Made by :func:`from_arrays`, :func:`from_family`, :func:`from_datatree` and the other
+    adapters, never directly. Nothing in it changes; passes over the draws are remembered.
+    """
+
+    observations: Observations
+    n_chains: int
+    n_draws: int
+    likelihood: Likelihood
+    _passes: dict[str, Collapsed] = field(default_factory=dict, init=False, repr=False)
+    _loo: list[LooDensity] = field(default_factory=list, init=False, repr=False)
+
+    @abstractmethod
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        """Log densities of a tile, shape (draws, obs)."""
+
+    @abstractmethod
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
+
+    @property
+    def evaluable(self) -> bool:
+        """Whether :meth:`logp_at` works: the density is known away from the observed values."""
+        return False
+
+    def logp_at(self, y: Array, chain: int, draws: slice, obs: Selection) -> Array:
+        """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
+        raise self._not_evaluable()
+
+    def bulk(self, obs: slice, multiples: Array) -> Array:
+        """Outcomes that many spreads from the middle of the prediction, (multiple, obs).
+
+        For scalar outcomes. Where quadrature begins to look.
+        """
+        raise self._not_evaluable()
+
+    @property
+    def draws_are_contiguous(self) -> bool:
+        """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
+        return False
+
+    @property
+    def n_obs(self) -> int:
+        """Number of observations."""
+        return self.observations.n
+
+    @property
+    def n_samples(self) -> int:
+        """Number of draws in all chains together."""
+        return self.n_chains * self.n_draws
+
+    def collapse(self, kind: Kind = "loo", *, progressbar: bool | None = None) -> Collapsed:
+        """Predictive jet at every observation, averaged over the draws; see :func:`collapse`."""
+        if kind not in self._passes:
+            with progress_bar(self.n_obs, "pass over draws", progressbar) as advance:
+                self._passes[kind] = collapse(self, kind, progress=advance)
+            self._require_finite(self._passes[kind])
+        return self._passes[kind]
+
+    def loo(self, *, progressbar: bool | None = None) -> LooDensity:
+        """Pareto-smoothed leave-one-out log densities and k̂, by ArviZ; slow next to a pass."""
+        if not self._loo:
+            parts = []
+            with progress_bar(self.n_obs, "PSIS", progressbar) as advance:
+                for obs in self.observation_slices():
+                    logp = self.all_logp(obs)
+                    log_weights, pareto_k = psis(logp)
+                    total = log_sum_exp((log_weights + logp).reshape(self.n_samples, -1))
+                    parts.append(LooDensity(total, pareto_k))
+                    advance(total.size)
+            self._loo.append(
+                LooDensity(
+                    np.concatenate([part.logp for part in parts]),
+                    np.concatenate([part.pareto_k for part in parts]),
+                )
+            )
+        return self._loo[0]
+
+    def ess(self) -> xr.Dataset:
+        """Effective sample sizes of the two averages in the leave-one-out Hyvärinen score.
+
+        Per observation: of the gradient g and of h + g² (h the second derivative), by ArviZ.
+        """
+        import xarray as xr
+
+        grads, squares = [], []
+        for obs in self.observation_slices():
+            tiles = [self.derivatives(c, slice(0, self.n_draws), obs) for c in range(self.n_chains)]
+            grad = np.stack([g for g, _ in tiles])
+            curv = np.stack([h for _, h in tiles])
+            grads.append(_ess_by_component(grad))
+            squares.append(_ess_by_component(curv + grad * grad))
+        label = self.observations.label_components
+        return xr.Dataset(
+            {"grad": label(np.concatenate(grads)), "curv": label(np.concatenate(squares))}
+        )
+
+    def with_likelihood(self, likelihood: Likelihood) -> Self:
+        """Return the same draws with another description of their density."""
+        return replace(self, likelihood=likelihood)
+
+    def to_datatree(self, var_name: str = "y") -> xr.DataTree:
+        """Hold the model in an ArviZ container, from which :func:`from_datatree` takes it back.
+
+        Log densities and derivatives at every draw and observation are computed and stored.
+        """
+        import xarray as xr
+
+        everything = slice(0, self.n_obs)
+        tiles = [
+            self.derivatives(chain, slice(0, self.n_draws), everything)
+            for chain in range(self.n_chains)
+        ]
+        sample = {"chain": np.arange(self.n_chains), "draw": np.arange(self.n_draws)}
+        label = self.observations.label_components
+        logp = self.observations.label(self.all_logp(everything), sample)
+        logp.attrs = self.likelihood.to_attrs()
+        return xr.DataTree.from_dict(
+            {
+                LOGP_GROUP: xr.Dataset({var_name: logp}),
+                GRAD_GROUP: xr.Dataset({var_name: label(np.stack([g for g, _ in tiles]), sample)}),
+                CURV_GROUP: xr.Dataset({var_name: label(np.stack([h for _, h in tiles]), sample)}),
+                "observed_data": xr.Dataset({var_name: self.observations.to_dataarray()}),
+            }
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write to NetCDF, or to Zarr if the path ends in ``.zarr``, for :func:`from_datatree`."""
+        from lockquack.storage import write_tree
+
+        write_tree(self.to_datatree(), path)
+
+    def all_logp(self, obs: slice) -> Array:
+        """All log densities at some observations, (chain, draw, obs)."""
+        draws = slice(0, self.n_draws)
+        return np.stack([self.logp(chain, draws, obs) for chain in range(self.n_chains)])
+
+    def observation_slices(self) -> list[slice]:
+        """Cut the observations into groups small enough to hold all their draws at once."""
+        starts = range(0, self.n_obs, _OBS_AT_ONCE)
+        return [slice(start, min(start + _OBS_AT_ONCE, self.n_obs)) for start in starts]
+
+    def _not_evaluable(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.likelihood.description} holds values at the observed outcomes only, so its "
+            "density elsewhere is not known. Use from_family or a PPL adapter."
+        )
+
+    def _require_finite(self, collapsed: Collapsed) -> None:
+        finite = np.isfinite(collapsed.jet.grad + collapsed.jet.curv).all(axis=1)
+        if not finite.all():
+            first = int(np.flatnonzero(~finite)[0])
+            raise NonFiniteError(
+                f"The derivatives of {self.likelihood.description} are not finite at "
+                f"{self.observations.describe(first)} and {np.sum(~finite) - 1} more."
+            )
+
+    def __repr__(self) -> str:
+        grid = " × ".join(
+            f"{dim}: {size}"
+            for dim, size in zip(self.observations.dims, self.observations.shape, strict=True)
+        )
+        return (
+            f"<{type(self).__name__} {self.likelihood.description}; chain: {self.n_chains}, "
+            f"draw: {self.n_draws}, {grid}, components: {self.observations.d}>"
+        )
+
+
+def _ess_by_component(draws: Array) -> Array:
+    flat = draws.reshape(*draws.shape[:2], -1)
+    return ess_mean(flat).reshape(draws.shape[2:])

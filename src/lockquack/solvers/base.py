@@ -1,0 +1,63 @@
+"""What every solver hands back: a point, and a proof of how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The minimiser of f that a solver found, with a bound on what it may have missed.
+
+    A batch of problems is solved at once, so every field has the batch's shape ``(...)``. For
+    one problem that shape is ``()``: the fields are 0-d arrays, which ``float``, ``bool`` and
+    ``if`` take like scalars.
+
+    Attributes
+    ----------
+    x
+        The points, (..., K).
+    objective
+        f(x).
+    gap
+        An upper bound on f(x) − min f, in the units of f.
+    scale
+        The size of the terms that add up to f(x), in the units of f.
+    converged
+        Whether the gap is small against the scale.
+    iterations
+        How many steps the solver took.
+    status
+        In words, what made the solver stop.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> solution = Solution(
+    ...     x=np.array([0.5, 0.5]), objective=np.array(3.0), gap=np.array(1e-12),
+    ...     scale=np.array(4.0), converged=np.array(True), iterations=np.array(7),
+    ...     status=np.array("converged"),
+    ... )
+    >>> float(solution.relative_gap), bool(solution.converged), str(solution.status)
+    (2.5e-13, True, 'converged')
+    """
+
+    x: Array
+    objective: Array
+    gap: Array
+    scale: Array
+    converged: NDArray[np.bool_]
+    iterations: NDArray[np.int_]
+    status: NDArray[np.str_]
+
+    @property
+    def relative_gap(self) -> Array:
+        """The gap in units of the scale; a gap of zero is zero on every scale."""
+        positive = np.where(self.scale > 0, self.scale, 1.0)
+        unbounded = (self.scale == 0) & (self.gap > 0)
+        return np.asarray(np.where(unbounded, np.inf, self.gap / positive))

@@ -1,0 +1,269 @@
+r"""Models of a transformed outcome, brought to the scale of the outcome itself.
+
+A model of :math:`z = t(y)` is a model of y with density
+:math:`p_y(y) = p_z(t(y))\,|t'(y)|`. All transforms here increase, component by component, so
+with :math:`J = \log t'` (and :math:`t'' = t' J'`) the jet of y is
+
+.. math::
+
+    \log p_y &= \log p_z + J \\
+    \partial_y \log p_y &= t'\, \partial_z \log p_z + J' \\
+    \partial_y^2 \log p_y &= t'^2\, \partial_z^2 \log p_z + t' J'\, \partial_z \log p_z + J''.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+
+from lockquack.errors import unknown_name
+from lockquack.families.base import Edge, confine, outside, worst_edges
+from lockquack.jets import Array, Jet
+
+
+class Transform(ABC):
+    """An increasing, smooth function of the outcome, applied to each of its components.
+
+    Arguments called ``y`` have the shape that a family sees: the component axis is last for
+    vector outcomes (``multivariate=True``) and absent for scalar ones.
+
+    Examples
+    --------
+    If log y is standard normal, y is log-normal, with mode exp(-1):
+
+    >>> import numpy as np
+    >>> y = np.exp([-1.0])
+    >>> z = get_transform("log").forward(y)
+    >>> grad, curv = get_transform("log").derivatives(y, -z, -np.ones(1))
+    >>> grad.item()
+    0.0
+    """
+
+    #: The open interval of values that can be transformed.
+    domain: tuple[float, float] = (0.0, np.inf)
+
+    def forward(self, y: Array) -> Array:
+        """Return z = t(y), NaN outside the domain."""
+        return self._forward(confine(y, self.domain))
+
+    @abstractmethod
+    def backward(self, z: Array) -> Array:
+        """Return the y with t(y) = z."""
+
+    @abstractmethod
+    def edge(self, edge: Edge) -> Edge:
+        """How an edge of the density of z shows up in y."""
+
+    @abstractmethod
+    def _forward(self, y: Array) -> Array: ...
+
+    @abstractmethod
+    def _slope(self, y: Array) -> Array:
+        """Return t'."""
+
+    @abstractmethod
+    def _log_slope(self, y: Array) -> Array:
+        """Return J = log t'."""
+
+    @abstractmethod
+    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+        """Return J' and J''."""
+
+    def logp(self, y: Array, logp: Array, *, multivariate: bool = False) -> Array:
+        """Bring the log density of z to y; −inf outside the domain."""
+        change = self._log_slope(confine(y, self.domain))
+        out = outside(y, self.domain)
+        if multivariate:
+            change, out = change.sum(axis=-1), np.asarray(out.any(axis=-1))
+        logp = logp + change
+        return np.where(out, -np.inf, logp) if out.any() else logp
+
+    def derivatives(self, y: Array, grad: Array, curv: Array) -> tuple[Array, Array]:
+        """Bring the derivatives of the log density of z to y; NaN outside the domain.
+
+        Scalar or vector, y, grad and curv have the same axes here.
+        """
+        y = confine(y, self.domain)
+        slope = self._slope(y)
+        first, second = self._log_slope_derivatives(y)
+        push = grad * slope
+        return push + first, curv * (slope * slope) + (push * first + second)
+
+    def jet(self, y: Array, jet: Jet, *, multivariate: bool = False) -> Jet:
+        """Bring a jet of z to y."""
+        logp = self.logp(y, jet.logp, multivariate=multivariate)
+        cells = y if multivariate else np.asarray(y)[..., None]
+        return Jet(logp, *self.derivatives(cells, jet.grad, jet.curv))
+
+    def edges(self, edges: Iterable[Edge]) -> tuple[Edge, ...]:
+        """Bring all edges of the density of z to y, the worst of those that fall together."""
+        return worst_edges(self.edge(edge) for edge in edges)
+
+
+@dataclass(frozen=True)
+class Log(Transform):
+    r""":math:`z = \log y / \log b`, for the base b."""
+
+    log_base: float = 1.0
+
+    def backward(self, z: Array) -> Array:
+        """Return y = b^z."""
+        with np.errstate(over="ignore"):
+            return np.exp(z * self.log_base)
+
+    def edge(self, edge: Edge) -> Edge:
+        """Turn the rate r of a lower tail exp(-r|z|) into the power y^(r / log b - 1) at 0."""
+        if edge.at == -np.inf:
+            return Edge(0.0, edge.order / self.log_base - 1.0)
+        if edge.at == np.inf:
+            return Edge(np.inf, 0.0)
+        return Edge(float(self.backward(np.asarray(edge.at))), edge.order)
+
+    def _forward(self, y: Array) -> Array:
+        return np.log(y) / self.log_base
+
+    def _slope(self, y: Array) -> Array:
+        return 1.0 / (self.log_base * y)
+
+    def _log_slope(self, y: Array) -> Array:
+        return -math.log(self.log_base) - np.log(y)
+
+    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+        inverse = 1.0 / y
+        return -inverse, inverse * inverse
+
+
+@dataclass(frozen=True)
+class Log10(Log):
+    """:class:`Log` of base 10, exact at the powers of ten."""
+
+    log_base: float = math.log(10.0)
+
+    def backward(self, z: Array) -> Array:
+        """Return y = 10^z."""
+        with np.errstate(over="ignore"):
+            return np.power(10.0, z)
+
+    def _forward(self, y: Array) -> Array:
+        return np.log10(y)
+
+
+@dataclass(frozen=True)
+class Sqrt(Transform):
+    r""":math:`z = \sqrt y`.
+
+    A model of z whose support reaches below 0 has mass that no y accounts for.
+    """
+
+    def backward(self, z: Array) -> Array:
+        """Return y = z²."""
+        return np.square(z)
+
+    def edge(self, edge: Edge) -> Edge:
+        """Turn the power z^e at 0 into y^((e - 1)/2)."""
+        if edge.at == np.inf:
+            return Edge(np.inf, 0.0)
+        if edge.at > 0:
+            return Edge(edge.at**2, edge.order)
+        # A support that begins below 0 has nothing special at z = 0: order 0 there.
+        order = edge.order if edge.at == 0 else 0.0
+        return Edge(0.0, (order - 1.0) / 2.0)
+
+    def _forward(self, y: Array) -> Array:
+        return np.sqrt(y)
+
+    def _slope(self, y: Array) -> Array:
+        return 0.5 / np.sqrt(y)
+
+    def _log_slope(self, y: Array) -> Array:
+        return -math.log(2.0) - 0.5 * np.log(y)
+
+    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+        inverse = 1.0 / y
+        return -0.5 * inverse, 0.5 * inverse * inverse
+
+
+@dataclass(frozen=True)
+class Logit(Transform):
+    r""":math:`z = \log(y / (1-y))`."""
+
+    domain = (0.0, 1.0)
+
+    def backward(self, z: Array) -> Array:
+        """Return y = 1/(1 + exp(-z))."""
+        return np.asarray(expit(z))
+
+    def edge(self, edge: Edge) -> Edge:
+        """Turn the rate r of a tail exp(-r|z|) into the power r - 1 of the distance to 0 or 1."""
+        at = float(expit(edge.at))
+        return Edge(at, edge.order - 1.0 if np.isinf(edge.at) else edge.order)
+
+    def _forward(self, y: Array) -> Array:
+        return np.asarray(logit(y))
+
+    def _slope(self, y: Array) -> Array:
+        return 1.0 / (y * (1.0 - y))
+
+    def _log_slope(self, y: Array) -> Array:
+        return -np.log(y) - np.log1p(-y)
+
+    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+        left, right = 1.0 / y, 1.0 / (1.0 - y)
+        return right - left, left * left + right * right
+
+
+@dataclass(frozen=True)
+class Exp(Transform):
+    r""":math:`z = e^y`: a model of a positive quantity, brought to the scale of its log.
+
+    A model of z whose support reaches below 0 has mass that no y accounts for.
+    """
+
+    domain = (-np.inf, np.inf)
+
+    def backward(self, z: Array) -> Array:
+        """Return y = log z."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(z, 0.0))
+
+    def edge(self, edge: Edge) -> Edge:
+        """Turn the power z^e at 0 into the rate e + 1 of the lower tail."""
+        if edge.at == np.inf:
+            return Edge(np.inf, np.inf if edge.order > 0 else 0.0)
+        if edge.at > 0:
+            return Edge(math.log(edge.at), edge.order)
+        order = edge.order if edge.at == 0 else 0.0
+        return Edge(-np.inf, order + 1.0)
+
+    def _forward(self, y: Array) -> Array:
+        return np.exp(y)
+
+    def _slope(self, y: Array) -> Array:
+        return np.exp(y)
+
+    def _log_slope(self, y: Array) -> Array:
+        return y
+
+    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+        return np.ones_like(y), np.zeros_like(y)
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "log": Log(),
+    "log10": Log10(),
+    "sqrt": Sqrt(),
+    "logit": Logit(),
+    "exp": Exp(),
+}
+
+
+def get_transform(name: str) -> Transform:
+    """Look up a transform by name."""
+    if name not in TRANSFORMS:
+        raise unknown_name("transform", name, TRANSFORMS)
+    return TRANSFORMS[name]
