@@ -9,7 +9,8 @@ import pytest
 from scipy import sparse
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
-from lockquack.solvers import Solution, simplex_qp
+from lockquack.solvers.base import Solution
+from lockquack.solvers.simplex_qp import simplex_qp
 from lockquack.solvers.simplex_qp import _solve_each
 
 
@@ -134,6 +135,17 @@ def test_never_worse_than_clarabel(thousand):
             assert -excess <= 1e-6 * solution.scale
     assert solved > 30
     assert len(without) > 150
+
+
+def test_a_prior_as_strong_as_the_data_does_not_trap_the_iteration():
+    # Both pull with equal force: multipliers that overshoot towards zero have to come back.
+    rng = np.random.default_rng(7)
+    G = rng.normal(size=(4000, 8, 8)) + rng.choice([0, 1, 10], size=(4000, 1, 1))
+    c = np.swapaxes(G, -1, -2) @ rng.normal(size=(4000, 8, 1))
+    alpha = 10 ** rng.uniform(-1, 1.5, size=(4000, 1))
+    solution = simplex_qp(np.swapaxes(G, -1, -2) @ G, 2 * c[..., 0], alpha)
+    assert solution.converged.all()
+    assert solution.iterations.max() < 40
 
 
 # ---- answers known otherwise

@@ -1,6 +1,1 @@
-"""Solvers that certify their answers."""
-
-from lockquack.solvers.base import Solution
-from lockquack.solvers.simplex_qp import simplex_qp
-
-__all__ = ["Solution", "simplex_qp"]
+"""Solvers that certify their answers, one file per problem: plain arrays in, a Solution out."""

@@ -66,7 +66,8 @@ def simplex_qp(
 
     where an entry with :math:`\alpha_k = 0` contributes :math:`s_k w_k`. The best
     :math:`\lambda` is used, so the bound is never above the Frank-Wolfe gap
-    :math:`\nabla f'w - \min_k \nabla f_k`. It is evaluated in float64. The scale it is
+    :math:`\nabla f'w - \min_k \nabla f_k`. It is evaluated in float64,
+    and not reported below the rounding error of the scale. The scale it is
     compared with is the sum of the absolute terms of f at w,
 
     .. math::
@@ -266,7 +267,9 @@ def _solve(Q: Array, c: Array, alpha: Array, tol: float, max_iter: int) -> tuple
     limited = best.iterations >= max_iter
     status = np.where(limited, "iteration limit", "stalled")
     status = np.where(converged, "converged", status)
-    return best.w, objective, best.gap * unit, best.scale * unit, converged, best.iterations, status
+    # The bound is itself computed in float64: a smaller one would claim too much.
+    gap = np.maximum(best.gap, np.finfo(np.float64).eps * best.scale)
+    return best.w, objective, gap * unit, best.scale * unit, converged, best.iterations, status
 
 
 @dataclass

@@ -1,0 +1,72 @@
+"""Shared fixtures: models with known answers, and real posteriors where they are at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockquack as lq
+
+REFERENCE_DATA = Path(__file__).parents[2] / "shared" / "data"
+FAMILIES_OF_POSTERIORS = (
+    sorted(path.parent.name for path in REFERENCE_DATA.glob("*/reference.json"))
+    if REFERENCE_DATA.exists()
+    else []
+)
+
+
+class ReferenceFamily:
+    """Reference draws of several models of one outcome, with the right answers."""
+
+    def __init__(self, name: str) -> None:
+        folder = REFERENCE_DATA / name
+        self.answers = json.loads((folder / "reference.json").read_text())
+        self.y = np.load(folder / "data.npz")["y"]
+        self.pointwise = dict(np.load(folder / "pointwise.npz"))
+        self.draws = {model: dict(np.load(folder / f"draws_{model}.npz")) for model in self.order}
+
+    @property
+    def order(self) -> list[str]:
+        return self.answers["order"]
+
+    def models(self, scale: str) -> dict[str, lq.Predictive]:
+        """All models, brought to the scale of y or of log y."""
+        return {name: self._model(name, scale) for name in self.order}
+
+    def _model(self, name: str, scale: str) -> lq.Predictive:
+        fitted_to = {"identity": "y", "log": "logy"}[self.answers["models"][name]["transform_of_y"]]
+        transform = {("y", "logy"): "log", ("logy", "y"): "exp"}.get((scale, fitted_to))
+        draws = self.draws[name]
+        return lq.from_family(
+            "normal",
+            y=self.y if scale == "y" else np.log(self.y),
+            transform=transform,
+            mu=lq.linear_predictor(draws["X"], draws["draws"][..., :-1]),
+            sigma=draws["draws"][..., -1],
+        )
+
+
+@pytest.fixture(scope="session", params=FAMILIES_OF_POSTERIORS)
+def family(request) -> ReferenceFamily:
+    return ReferenceFamily(request.param)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20230506)
+
+
+@pytest.fixture
+def normals(rng) -> dict[str, lq.Predictive]:
+    """Three models of the same thirty outcomes: two sensible ones and a bad one."""
+    y = rng.normal(1.0, 2.0, size=30)
+    mu = rng.normal(0.0, 0.2, size=(4, 200))
+    sigma = np.exp(rng.normal(0.0, 0.1, size=(4, 200)))
+    return {
+        "left": lq.from_family("normal", y=y, mu=mu, sigma=2 * sigma),
+        "right": lq.from_family("normal", y=y, mu=mu + 2.0, sigma=2 * sigma),
+        "far": lq.from_family("student_t", y=y, nu=5.0, mu=mu + 8.0, sigma=sigma),
+    }
