@@ -68,5 +68,5 @@ def normals(rng) -> dict[str, lq.Predictive]:
     return {
         "left": lq.from_family("normal", y=y, mu=mu, sigma=2 * sigma),
         "right": lq.from_family("normal", y=y, mu=mu + 2.0, sigma=2 * sigma),
-        "far": lq.from_family("student_t", y=y, nu=5.0, mu=mu + 8.0, sigma=sigma),
+        "far": lq.from_family("student_t", y=y, nu=50.0, mu=mu + 8.0, sigma=0.5 * sigma),
     }

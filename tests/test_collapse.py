@@ -106,9 +106,7 @@ def test_loo_identity_is_exact_leave_one_out_in_conjugate_regression(rng):
     n, p, sigma, prior_var = 25, 3, 0.8, 10.0
     X, y = rng.normal(size=(n, p)), rng.normal(size=n)
     beta, _, _ = exact_regression_draws(X, y, sigma, prior_var)
-    jet = (
-        lq.from_family("normal", y=y, mu=lq.linear_predictor(X, beta), sigma=sigma).collapse().jet
-    )
+    jet = lq.from_family("normal", y=y, mu=lq.linear_predictor(X, beta), sigma=sigma).collapse().jet
     for i in range(n):
         rest = np.arange(n) != i
         _, m, V = exact_regression_draws(X[rest], y[rest], sigma, prior_var)
@@ -121,9 +119,7 @@ def test_total_loo_score_is_that_of_the_marginal_likelihood(rng):
     n, p, sigma, prior_var = 25, 3, 0.8, 10.0
     X, y = rng.normal(size=(n, p)), rng.normal(size=n)
     beta, _, _ = exact_regression_draws(X, y, sigma, prior_var)
-    jet = (
-        lq.from_family("normal", y=y, mu=lq.linear_predictor(X, beta), sigma=sigma).collapse().jet
-    )
+    jet = lq.from_family("normal", y=y, mu=lq.linear_predictor(X, beta), sigma=sigma).collapse().jet
     precision = np.linalg.inv(sigma**2 * np.eye(n) + prior_var * X @ X.T)
     marginal = -2 * np.trace(precision) + np.square(precision @ y).sum()
     assert (2 * jet.curv + jet.grad**2).sum() == pytest.approx(marginal, rel=1e-10)
@@ -150,7 +146,11 @@ def test_loo_identity_with_an_unknown_variance(rng):
     for i in range(len(y)):
         left = total - y[i] ** 2
         expected = lq.from_family(
-            "student_t", y=y[[i]], nu=nu - 1, mu=0.0, sigma=np.full((1, 1), np.sqrt(left / (nu - 1)))
+            "student_t",
+            y=y[[i]],
+            nu=nu - 1,
+            mu=0.0,
+            sigma=np.full((1, 1), np.sqrt(left / (nu - 1))),
         ).collapse("in-sample")
         for part in ("logp", "grad", "curv"):
             np.testing.assert_allclose(

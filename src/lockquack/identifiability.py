@@ -32,14 +32,13 @@ def confusable(problem: Problem, weights: Array, mcse: Array, size: float) -> li
     noise = np.nan_to_num(np.square(mcse))
     groups: list[set[int]] = []
     for direction in _directions(problem, weights):
-        moved = direction / np.abs(direction).sum() * 2.0
+        moved = _main_part(direction)
         first, last = reach(weights, moved)
         if last - first < _MASS:
             continue
         error = (last - first) * np.sqrt(np.square(moved) @ noise)
         if problem.score_range(weights, moved, first, last) <= _ERRORS * error + 1e-9 * size:
-            members = np.flatnonzero(np.abs(moved) > _LOADING)
-            groups = _merge(groups, set(members.tolist()))
+            groups = _merge(groups, set(np.flatnonzero(moved).tolist()))
     return sorted(tuple(sorted(group)) for group in groups)
 
 
@@ -57,6 +56,14 @@ def _directions(problem: Problem, weights: Array) -> Array:
     for row, (j, k) in enumerate(pairs):
         directions[row, j], directions[row, k] = 1.0, -1.0
     return np.concatenate([directions, problem.flat_directions(weights)])
+
+
+def _main_part(direction: Array) -> Array:
+    """Keep the models with a real share in a direction; their moves still cancel."""
+    members = np.abs(direction) > _LOADING * np.abs(direction).max()
+    kept = np.where(members, direction, 0.0)
+    kept[members] -= kept.sum() / members.sum()
+    return kept / np.abs(kept).sum() * 2.0
 
 
 def _merge(groups: list[set[int]], found: set[int]) -> list[set[int]]:

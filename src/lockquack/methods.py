@@ -232,8 +232,8 @@ def _notes(
             )
         )
     spread = np.sqrt(scored.shape[1]) * scored.std(axis=1)
-    noisy = [k for k in range(len(names)) if mcse[k] > _MCSE_SHARE * spread[k] > 0]
-    if noisy:
+    noisy = np.flatnonzero((mcse > _MCSE_SHARE * spread) & (spread > 0))
+    if noisy.size:
         worst = max(noisy, key=lambda k: mcse[k] / spread[k])
         notes.append(
             Note(
@@ -243,7 +243,9 @@ def _notes(
                 f"sampling error {spread[worst]:.2g}. Draw longer chains.",
             )
         )
-    for group in confusable(problem, solution.x, mcse, float(solution.scale)):
+    # What too few draws hide is said above; it does not make models alike.
+    trusted = np.where(mcse > _MCSE_SHARE * spread, 0.0, mcse)
+    for group in confusable(problem, solution.x, trusted, float(solution.scale)):
         listed = ", ".join(repr(names[k]) for k in group)
         notes.append(
             Note(

@@ -11,7 +11,7 @@ import xarray as xr
 
 from lockquack.errors import NonFiniteError, ShapeError
 from lockquack.families.base import Edge
-from lockquack.jets import Array, Numeric
+from lockquack.jets import Array, Numeric, all_finite
 from lockquack.observations import COMPONENT_DIM, Observations, as_observations
 from lockquack.predictive import Likelihood, Predictive
 
@@ -166,9 +166,7 @@ def _transpose(name: str, given: xr.DataArray, dims: list[str]) -> xr.DataArray:
 
 
 def _require_finite(name: str, array: Numeric, observations: Observations) -> None:
-    # A sum reads the array once, in its own order, and copies nothing; it can overflow on
-    # finite values, so only the elementwise look decides.
-    if np.isfinite(array.sum(dtype=np.float64)):
+    if all_finite(array):
         return
     for chain, draw in np.ndindex(array.shape[:2]):
         row = array[chain, draw]

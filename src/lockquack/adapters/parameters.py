@@ -14,7 +14,7 @@ from scipy.special import expit
 from lockquack.adapters.arrays import SAMPLE_DIMS
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.families.base import Range
-from lockquack.jets import Array
+from lockquack.jets import Array, all_finite
 from lockquack.observations import Observations
 from lockquack.predictive import Selection
 
@@ -260,6 +260,14 @@ def _samples_first(name: str, given: xr.DataArray) -> xr.DataArray:
 
 def _float64(values: Any, name: str) -> Array:
     try:
-        return np.asarray(values, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"Parameter {name!r} is not numeric: {error}.") from error
+    if not all_finite(array):
+        bad = np.argwhere(~np.isfinite(array))
+        where = f" at position {tuple(bad[0].tolist())}" if array.ndim else ""
+        raise ParameterError(
+            f"Parameter {name!r} must be finite; it is {array[tuple(bad[0])]}{where}, and so are "
+            f"{len(bad) - 1} more."
+        )
+    return array

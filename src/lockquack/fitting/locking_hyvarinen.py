@@ -76,11 +76,11 @@ class LockingHyvarinen(Problem):
     def flat_directions(self, weights: Array) -> Array:
         """Directions, (m, K), along which the score changes least; besides pairs of models."""
         Q, _ = self._quadratic
-        face = np.flatnonzero(weights > 0.01 / weights.size)
-        inside = np.eye(face.size) - 1.0 / face.size
-        values, vectors = np.linalg.eigh(inside @ Q[np.ix_(face, face)] @ inside)
-        # The vector of ones is an eigenvector too, but weights cannot move along it.
-        tangent = (np.abs(vectors.sum(axis=0)) < 0.5) & (values < 1e-2 * values[-1])
-        directions = np.zeros((int(tangent.sum()), weights.size))
-        directions[:, face] = vectors[:, tangent].T
+        face = np.flatnonzero(weights > 0.1 / weights.size)
+        # An orthonormal basis of the moves that keep the sum of the weights.
+        basis = np.linalg.qr(np.eye(face.size) - 1.0 / face.size)[0][:, : face.size - 1]
+        values, vectors = np.linalg.eigh(basis.T @ Q[np.ix_(face, face)] @ basis)
+        flat = values < 1e-2 * values.max(initial=0.0)
+        directions = np.zeros((int(flat.sum()), weights.size))
+        directions[:, face] = (basis @ vectors[:, flat]).T
         return directions

@@ -1,0 +1,519 @@
+"""Models from arrays, families and ArviZ containers: the same model by every route."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import stats
+
+import lockquack as lq
+from lockquack.checks import check_derivatives
+from lockquack.errors import (
+    LockquackError,
+    NonFiniteError,
+    ParameterError,
+    ShapeError,
+    SupportError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from lockquack.families import FAMILIES, Edge
+from lockquack.families.base import Range
+from lockquack.jets import Jet
+
+C, D, N = 3, 40, 7
+
+
+def whole_jet(model) -> Jet:
+    """Every draw's jet, (chain, draw, obs...)."""
+    everything = slice(0, model.n_draws), slice(0, model.n_obs)
+    tiles = [model.derivatives(c, *everything) for c in range(model.n_chains)]
+    return Jet(
+        np.stack([model.logp(c, *everything) for c in range(model.n_chains)]),
+        np.stack([g for g, _ in tiles]),
+        np.stack([h for _, h in tiles]),
+    )
+
+
+def assert_same_jets(a, b, rtol=1e-13):
+    for part in ("logp", "grad", "curv"):
+        np.testing.assert_allclose(
+            getattr(whole_jet(a), part), getattr(whole_jet(b), part), rtol=rtol, atol=1e-14
+        )
+
+
+@pytest.fixture
+def mu(rng):
+    return rng.normal(size=(C, D))
+
+
+@pytest.fixture
+def sigma(rng):
+    return rng.gamma(5.0, 0.2, size=(C, D))
+
+
+@pytest.fixture
+def y(rng):
+    return rng.normal(size=N)
+
+
+# Families
+
+
+PARAMETERS = {
+    "normal": {"mu": 0.3, "sigma": 1.4},
+    "student_t": {"nu": 4.0, "mu": 0.3, "sigma": 1.4},
+    "logistic": {"mu": 0.3, "s": 1.4},
+    "lognormal": {"mu": 0.3, "sigma": 0.4},
+    "gamma": {"alpha": 3.0, "beta": 1.4},
+    "beta": {"alpha": 3.0, "beta": 2.4},
+    "skew_normal": {"mu": 0.3, "sigma": 1.4, "alpha": 3.0},
+    "gumbel": {"mu": 0.3, "beta": 1.4},
+    "mv_normal": {"mu": np.array([0.3, 1.0]), "cov": np.array([[1.4, 0.3], [0.3, 2.0]])},
+    "mv_student_t": {
+        "nu": 4.0,
+        "mu": np.array([0.3, 1.0]),
+        "scale": np.array([[1.4, 0.3], [0.3, 2.0]]),
+    },
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_through_the_adapter(name, rng):
+    family = FAMILIES[name]
+    low, high = family.support
+    y = rng.uniform(max(low, -2.0), min(high, 3.0), size=(N, 2) if family.multivariate else N)
+    drawn = {
+        key: np.asarray(value) * np.exp(0.1 * rng.normal(size=(C, D, *[1] * np.ndim(value))))
+        for key, value in PARAMETERS[name].items()
+    }
+    model = lq.from_family(name, y=y, **drawn)
+    for chain, draw in ((0, 0), (2, 17)):
+        p = {key: value[chain, draw] for key, value in drawn.items()}
+        expected = family.jet(y, p)
+        got = whole_jet(model)
+        np.testing.assert_allclose(got.logp[chain, draw], expected.logp, rtol=1e-12)
+        np.testing.assert_allclose(got.grad[chain, draw], expected.grad, rtol=1e-12)
+        np.testing.assert_allclose(got.curv[chain, draw], expected.curv, rtol=1e-12)
+    assert model.likelihood.support == family.support
+    assert model.evaluable
+
+
+def test_parameters_broadcast_in_every_documented_shape(y, mu, sigma):
+    full = lq.from_family(
+        "normal",
+        y=y,
+        mu=np.broadcast_to(mu[..., None], (C, D, N)),
+        sigma=np.broadcast_to(sigma[..., None], (C, D, N)),
+    )
+    assert_same_jets(lq.from_family("normal", y=y, mu=mu, sigma=sigma), full)
+    x = np.linspace(0, 1, N)
+    assert_same_jets(
+        lq.from_family("normal", y=y, mu=x, sigma=sigma),
+        lq.from_family("normal", y=y, mu=np.broadcast_to(x, (C, D, N)), sigma=sigma),
+    )
+    assert_same_jets(
+        lq.from_family("normal", y=y, mu=0.5, sigma=sigma),
+        lq.from_family("normal", y=y, mu=np.full((C, D, 1), 0.5), sigma=sigma),
+    )
+
+
+def test_dataarrays_are_read_by_name(y, mu, sigma):
+    labelled_y = xr.DataArray(y, dims="school", coords={"school": list("abcdefg")})
+    shifted = mu[..., None] + np.arange(N)
+    given = xr.DataArray(shifted, dims=("chain", "draw", "school")).transpose(
+        "school", "draw", "chain"
+    )
+    model = lq.from_family(
+        "normal", y=labelled_y, mu=given, sigma=xr.DataArray(sigma, dims=("chain", "draw")).T
+    )
+    assert_same_jets(model, lq.from_family("normal", y=y, mu=shifted, sigma=sigma))
+    assert model.observations.describe(2) == "observation 2 (school=c)"
+    constant = xr.DataArray(np.arange(N) * 1.0, dims="school")
+    assert_same_jets(
+        lq.from_family("normal", y=labelled_y, mu=constant, sigma=sigma),
+        lq.from_family("normal", y=y, mu=np.arange(N) * 1.0, sigma=sigma),
+    )
+
+
+def test_observations_on_a_grid(rng, mu, sigma):
+    grid = rng.normal(size=(2, 3))
+    y = xr.DataArray(grid, dims=("school", "year"), coords={"year": [2001, 2002, 2003]})
+    offset = xr.DataArray(rng.normal(size=(3, 2)), dims=("year", "school"))
+    draws = xr.DataArray(mu, dims=("chain", "draw"))
+    model = lq.from_family("normal", y=y, mu=draws + offset, sigma=sigma)
+    flat = lq.from_family(
+        "normal",
+        y=grid.ravel(),
+        mu=mu[..., None] + offset.transpose("school", "year").values.ravel(),
+        sigma=sigma,
+    )
+    assert_same_jets(model, flat)
+    labelled = model.observations.label(np.arange(6.0))
+    assert labelled.dims == ("school", "year")
+    assert labelled.sel(school=1, year=2003) == 5
+
+
+def test_regression_by_covariates_equals_the_materialised_one(rng, y, sigma):
+    X, beta, alpha = rng.normal(size=(N, 2)), rng.normal(size=(C, D, 2)), rng.normal(size=(C, D))
+    offset = rng.normal(size=N)
+    eta = alpha[..., None] + beta @ X.T + offset
+    by_rows = lq.linear_predictor(X, beta, intercept=alpha, offset=offset)
+    assert_same_jets(
+        lq.from_family("normal", y=y, mu=by_rows, sigma=sigma),
+        lq.from_family("normal", y=y, mu=eta, sigma=sigma),
+    )
+    labelled = lq.linear_predictor(
+        pd.DataFrame(X),
+        xr.DataArray(beta, dims=("chain", "draw", "covariate")).transpose("covariate", ...),
+        intercept=xr.DataArray(alpha, dims=("chain", "draw")).T,
+        offset=offset,
+    )
+    assert_same_jets(
+        lq.from_family("normal", y=y, mu=labelled, sigma=sigma),
+        lq.from_family("normal", y=y, mu=eta, sigma=sigma),
+    )
+    for link, inverse in {"log": np.exp, "inverse": lambda e: 1 / e, "sqrt": np.square}.items():
+        if link == "inverse":
+            continue
+        positive = np.exp(y)
+        by_link = lq.linear_predictor(X, beta, intercept=alpha, offset=offset, link=link)
+        assert_same_jets(
+            lq.from_family("gamma", y=positive, alpha=4.0, beta=by_link),
+            lq.from_family("gamma", y=positive, alpha=4.0, beta=inverse(eta)),
+        )
+    assert by_rows.range() == Range(eta.min(), eta.max())
+
+
+def test_regression_of_a_vector_outcome(rng):
+    X, beta = rng.normal(size=(N, 2)), rng.normal(size=(C, D, 2, 3))
+    intercept = rng.normal(size=(C, D, 3))
+    y, cov = rng.normal(size=(N, 3)), np.eye(3) + 0.4
+    eta = np.einsum("np,cdpj->cdnj", X, beta) + intercept[:, :, None]
+    mu = lq.linear_predictor(X, beta, intercept=intercept)
+    assert_same_jets(
+        lq.from_family("mv_normal", y=y, mu=mu, cov=cov),
+        lq.from_family("mv_normal", y=y, mu=eta, chol=np.linalg.cholesky(cov)),
+        rtol=1e-11,
+    )
+
+
+def test_nothing_of_size_draws_times_observations_is_kept(rng):
+    import tracemalloc
+
+    n, S = 20_000, 400
+    X, beta = rng.normal(size=(n, 3)), rng.normal(size=(4, S // 4, 3))
+    y = rng.normal(size=n)
+    tracemalloc.start()
+    model = lq.from_family("normal", y=y, mu=lq.linear_predictor(X, beta), sigma=1.0)
+    model.collapse()
+    model.collapse("in-sample")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * n * S * 8
+
+
+def test_a_model_of_log_y_is_the_lognormal(rng, mu, sigma):
+    y = rng.lognormal(size=N)
+    assert_same_jets(
+        lq.from_family("normal", y=y, transform="log", mu=mu, sigma=sigma),
+        lq.from_family("lognormal", y=y, mu=mu, sigma=sigma),
+        rtol=1e-11,
+    )
+
+
+def test_mixtures_and_nested_mixtures(rng, y, mu, sigma):
+    w = rng.dirichlet([2.0, 3.0], size=(C, D))
+    parts = [
+        ("normal", {"mu": mu, "sigma": sigma}),
+        ("student_t", {"nu": 5.0, "mu": mu + 1, "sigma": sigma}),
+    ]
+    model = lq.from_family("mixture", y=y, weights=w, components=parts)
+    a = stats.norm.pdf(y, mu[..., None], sigma[..., None])
+    b = stats.t.pdf(y, 5.0, mu[..., None] + 1, sigma[..., None])
+    np.testing.assert_allclose(
+        whole_jet(model).logp, np.log(w[..., :1] * a + w[..., 1:] * b), rtol=1e-12
+    )
+    nested = lq.from_family(
+        "mixture",
+        y=y,
+        weights=np.broadcast_to([1.0, 0.0], (C, D, 2)),
+        components=[("mixture", {"weights": w, "components": parts}), parts[0]],
+    )
+    assert_same_jets(nested, model)
+    check_derivatives(model, n_obs=N, n_draws=5)
+
+
+def test_logp_elsewhere(y, mu, sigma):
+    model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    grid = np.stack([y - 1, y + 2])[..., None]
+    got = model.logp_at(grid, 1, slice(3, 9), slice(2, 5))
+    expected = stats.norm.logpdf(grid[:, None, 2:5, 0], mu[1, 3:9][:, None], sigma[1, 3:9][:, None])
+    # The points are those of the chosen observations.
+    got = model.logp_at(grid[:, 2:5], 1, slice(3, 9), slice(2, 5))
+    np.testing.assert_allclose(got, expected, rtol=1e-13)
+    by_index = model.logp_at(grid[:, [4, 2]], 1, slice(3, 9), np.array([4, 2]))
+    np.testing.assert_allclose(by_index, expected[:, :, [2, 0]], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"family": "norml"}, UnknownNameError, "Did you mean 'normal'"),
+        ({"transform": "lgo"}, UnknownNameError, "Did you mean 'log'"),
+        ({"sigma": None}, ParameterError, "'sigma' must be finite"),
+        ({"mu": np.full((C, D), np.nan)}, ParameterError, r"'mu' must be .* position \(0, 0\)"),
+        ({"mu": "zero"}, ParameterError, "'mu' is not numeric"),
+        ({"tau": 1.0}, ParameterError, "takes the parameters mu, sigma; got"),
+        ({"mu": np.zeros((C, D + 1))}, ParameterError, r"differ in \(chain, draw\)"),
+        ({"mu": np.zeros((C, D, N + 1))}, ParameterError, "'mu' has shape"),
+        ({"mu": np.zeros(N + 1)}, ParameterError, "'mu' has shape"),
+        ({"y": np.zeros((2, 3, 4))}, ShapeError, "DataArray"),
+        ({"y": np.zeros((N, 2))}, ShapeError, r"needs y of shape \(obs,\)"),
+        ({"y": []}, ShapeError, "empty"),
+        ({"y": [0.1, np.nan, 0.3, 0.4, 0.5, 0.6, 0.7]}, NonFiniteError, "observation 1"),
+        ({"transform": "log", "y": np.linspace(-1, 1, N)}, SupportError, r"\(0, inf\)"),
+        (
+            {"family": "gamma", "mu": ..., "sigma": ..., "alpha": 3.0, "beta": 1.0},
+            SupportError,
+            "observation",
+        ),
+    ],
+)
+def test_bad_family_input(y, mu, sigma, changes, error, message):
+    given = {"family": "normal", "y": y, "mu": mu, "sigma": sigma, **changes}
+    given = {key: value for key, value in given.items() if value is not ...}
+    with pytest.raises(error, match=message):
+        lq.from_family(given.pop("family"), **given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"weights": np.full((C, D, 2), 0.5)},
+        {"weights": np.full((C, D, 2), 0.5), "components": "normal"},
+        {"weights": np.full((C, D, 2), 0.5), "components": [("normal",), ("normal",)]},
+        {"components": [("normal", {"mu": 0.0, "sigma": 1.0})]},
+    ],
+)
+def test_bad_mixtures(y, given):
+    with pytest.raises(ParameterError, match=r"components|weights"):
+        lq.from_family("mixture", y=y, **given)
+
+
+def test_a_bad_draw_is_found_when_it_is_read(y, mu, sigma):
+    sigma[1, 3] = -1.0
+    model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    with pytest.raises(ParameterError, match=r"Model 'bad': .*'sigma'.*positive"):
+        lq.lock({"bad": model})
+
+
+@pytest.mark.parametrize(
+    ("X", "coef", "options", "message"),
+    [
+        (np.zeros((N, 3)), np.zeros((C, D, 2)), {}, "same p"),
+        (np.zeros(N), np.zeros((C, D, 2)), {}, "same p"),
+        (np.zeros((N, 2)), np.zeros((C, D, 2)), {"intercept": np.zeros(D)}, "intercept"),
+        (np.zeros((N, 2)), np.zeros((C, D, 2)), {"link": "logg"}, "Did you mean 'log'"),
+        (np.zeros((N + 1, 2)), np.zeros((C, D, 2)), {}, "rows"),
+    ],
+)
+def test_bad_regressions(y, X, coef, options, message):
+    with pytest.raises(LockquackError, match=message):
+        lq.from_family("normal", y=y, mu=lq.linear_predictor(X, coef, **options), sigma=1.0)
+
+
+# Arrays
+
+
+def array_parts(model):
+    jet = whole_jet(model)
+    return {"logp": jet.logp, "grad": jet.grad[..., 0], "curv": jet.curv[..., 0]}
+
+
+def test_arrays_carry_the_same_model(y, mu, sigma):
+    model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    assert_same_jets(lq.from_arrays(**array_parts(model), y=y), model)
+
+
+def test_labelled_arrays_in_any_order(y, mu, sigma):
+    model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    labelled = {
+        key: xr.DataArray(value, dims=("chain", "draw", "person")).transpose("person", ...)
+        for key, value in array_parts(model).items()
+    }
+    assert_same_jets(lq.from_arrays(**labelled, y=y), model)
+    assert lq.from_arrays(**labelled, y=y).observations.dims == ("person",)
+    with pytest.raises(ShapeError, match="child"):
+        lq.from_arrays(**labelled, y=xr.DataArray(y, dims="child"))
+
+
+def test_arrays_of_a_vector_outcome(rng):
+    y, cov = rng.normal(size=(N, 2)), np.eye(2) + 0.3
+    mu = rng.normal(size=(C, D, 2))
+    model = lq.from_family("mv_normal", y=y, mu=mu, cov=cov)
+    jet = whole_jet(model)
+    assert_same_jets(lq.from_arrays(logp=jet.logp, grad=jet.grad, curv=jet.curv, y=y), model)
+
+
+def test_arrays_with_a_support(y, mu, sigma):
+    model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    bounded = lq.from_arrays(**array_parts(model), y=y, support=(0.0, np.inf))
+    assert bounded.likelihood.support == (0.0, np.inf)
+
+
+@pytest.mark.parametrize("name", ["logp", "grad", "curv"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_located(y, mu, sigma, name, bad):
+    parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=sigma))
+    parts[name][2, 11, 4] = bad
+    with pytest.raises(NonFiniteError, match=f"{name} is {bad} at chain 2, draw 11, observation 4"):
+        lq.from_arrays(**parts, y=y)
+
+
+def test_huge_finite_values_are_let_through(y, mu, sigma):
+    parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=sigma))
+    lq.from_arrays(**{**parts, "logp": np.full((C, D, N), -1e307)}, y=y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"logp": np.zeros((D, N))}, "add its axis"),
+        ({"grad": np.zeros((C, D, N + 1))}, "grad must have shape"),
+        ({"curv": np.zeros((C, D + 1, N))}, "curv has 3 chains of 41 draws"),
+        ({"y": np.zeros(N - 1)}, "logp must have shape"),
+        ({"logp": xr.DataArray(np.zeros((D, N)), dims=("draw", "obs_id"))}, "chain"),
+    ],
+)
+def test_bad_arrays(y, mu, sigma, changes, message):
+    parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=sigma))
+    with pytest.raises(ShapeError, match=message):
+        lq.from_arrays(**{**parts, "y": y, **changes})
+
+
+def test_arrays_cannot_be_evaluated_elsewhere(y, mu, sigma):
+    model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    arrays = lq.from_arrays(**array_parts(model), y=y)
+    assert not arrays.evaluable
+    with pytest.raises(UnsupportedError, match="from_family"):
+        arrays.logp_at(np.zeros((1, N, 1)), 0, slice(0, 1), slice(0, N))
+
+
+# ArviZ containers
+
+
+@pytest.fixture
+def labelled(rng, mu, sigma):
+    y = xr.DataArray(
+        np.exp(rng.normal(size=N)), dims="school", coords={"school": [f"s{i}" for i in range(N)]}
+    )
+    return lq.from_family("normal", y=y, transform="log", mu=mu, sigma=sigma)
+
+
+@pytest.fixture
+def vector(rng):
+    y = xr.DataArray(
+        rng.normal(size=(N, 2)), dims=("time", "side"), coords={"side": ["left", "right"]}
+    )
+    mu = rng.normal(size=(C, D, 2))
+    return lq.from_family("mv_normal", y=y, component_dim="side", mu=mu, cov=np.eye(2) + 0.3)
+
+
+@pytest.mark.parametrize("which", ["labelled", "vector"])
+def test_container_round_trip(which, request):
+    model = request.getfixturevalue(which)
+    back = lq.from_datatree(model.to_datatree())
+    assert_same_jets(back, model)
+    assert back.likelihood == model.likelihood
+    xr.testing.assert_identical(back.observations.to_dataarray(), model.observations.to_dataarray())
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+@pytest.mark.parametrize("which", ["labelled", "vector"])
+def test_file_round_trip(which, suffix, request, tmp_path):
+    model = request.getfixturevalue(which)
+    path = tmp_path / f"model{suffix}"
+    with warnings.catch_warnings():
+        # Zarr remarks that strings have no settled specification yet.
+        warnings.filterwarnings("ignore", module="zarr")
+        model.save(path)
+        back = lq.from_datatree(str(path))
+    assert_same_jets(back, model)
+    assert back.likelihood == model.likelihood
+    np.testing.assert_array_equal(
+        back.observations.to_dataarray().values, model.observations.to_dataarray().values
+    )
+
+
+def test_saved_models_are_combined_in_another_process(normals, tmp_path):
+    for name, model in normals.items():
+        model.save(tmp_path / f"{name}.nc")
+    script = (
+        "import sys, lockquack as lq\n"
+        "models = {p: lq.from_datatree(f'{sys.argv[1]}/{p}.nc') for p in sys.argv[2:]}\n"
+        "print(*lq.lock(models).weights.values.tolist())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), *normals],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    weights = [float(word) for word in done.stdout.split()]
+    np.testing.assert_allclose(weights, lq.lock(normals).weights, rtol=1e-9)
+
+
+def test_inference_data(labelled):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arviz = pytest.importorskip("arviz")
+    if not hasattr(arviz, "InferenceData"):
+        # ArviZ 1 has no container of its own any more: its containers are DataTrees.
+        assert issubclass(arviz.convert_to_datatree(labelled.to_datatree()).__class__, xr.DataTree)
+        return
+    tree = labelled.to_datatree()
+    groups = {name: tree[name].to_dataset() for name in tree.children}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = arviz.InferenceData(**groups)
+    assert_same_jets(lq.from_datatree(data), labelled)
+
+
+def test_what_is_missing_from_a_container_is_said(labelled, tmp_path):
+    tree = labelled.to_datatree()
+    with pytest.raises(UnsupportedError, match="derivatives of the log likelihood in the outcome"):
+        lq.from_datatree(xr.DataTree.from_dict({k: tree[k] for k in ("log_likelihood",)}))
+    with pytest.raises(UnsupportedError, match="no group 'log_likelihood'"):
+        lq.from_datatree(xr.DataTree())
+    with pytest.raises(FileNotFoundError, match=r"nothere\.nc"):
+        lq.from_datatree(tmp_path / "nothere.nc")
+    with pytest.raises(LockquackError, match="int"):
+        lq.from_datatree(3)
+
+
+def test_one_of_several_outcomes_is_chosen_by_name(labelled):
+    first, second = labelled.to_datatree("a"), labelled.to_datatree("b")
+    both = xr.DataTree.from_dict(
+        {g: xr.merge([first[g].to_dataset(), second[g].to_dataset()]) for g in first.children}
+    )
+    with pytest.raises(UnsupportedError, match="one of a, b"):
+        lq.from_datatree(both)
+    with pytest.raises(UnsupportedError, match="not 'c'"):
+        lq.from_datatree(both, var_name="c")
+    assert_same_jets(lq.from_datatree(both, var_name="b"), labelled)
+
+
+def test_edges_are_remembered(rng, tmp_path):
+    y = rng.gamma(2.0, size=N)
+    model = lq.from_family("gamma", y=y, alpha=np.full((2, 10), 1.5), beta=1.0)
+    model.save(tmp_path / "gamma.nc")
+    back = lq.from_datatree(Path(tmp_path / "gamma.nc"))
+    assert back.likelihood.edges == (Edge(0.0, 0.5), Edge(np.inf, 1.0))

@@ -1,0 +1,117 @@
+"""Real posteriors: scores and weights against stored reference answers."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import lockquack as lq
+from lockquack.errors import IdentifiabilityWarning, LockquackWarning
+from lockquack.jets import stack_jets
+from lockquack.transforms import get_transform
+
+
+def lock_quietly(models, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LockquackWarning)
+        return lq.lock(models, **options)
+
+
+@pytest.mark.parametrize(("kind", "stored"), [("loo", "loo"), ("in-sample", "in_sample")])
+def test_scores_of_every_model(family, kind, stored):
+    for scale, answers in family.answers["scales"].items():
+        for k, (name, model) in enumerate(family.models(scale).items()):
+            jet = model.collapse(kind).jet
+            total = float((2 * jet.curv + jet.grad**2).sum())
+            assert total == pytest.approx(answers["per_model"][name][f"hyv_{stored}"], rel=1e-8)
+            np.testing.assert_allclose(
+                jet.grad[:, 0], family.pointwise[f"{scale}__{stored}__grad"][:, k], rtol=1e-8
+            )
+            np.testing.assert_allclose(
+                jet.curv[:, 0],
+                family.pointwise[f"{scale}__{stored}__lapl"][:, k],
+                rtol=1e-8,
+                atol=1e-12,
+            )
+
+
+@pytest.mark.parametrize(("kind", "stored"), [("loo", "loo"), ("in-sample", "in_sample")])
+def test_locking_weights_of_every_subset(family, kind, stored):
+    for scale, answers in family.answers["scales"].items():
+        models = family.models(scale)
+        for subset in answers["sets"].values():
+            chosen = {name: models[name] for name in subset["models"]}
+            expected = subset["locking"][stored]["standardised"]
+            fit = lock_quietly(chosen, scores=kind)
+            np.testing.assert_allclose(fit.weights, expected["weights"], atol=1e-5)
+            assert fit.solution.objective == pytest.approx(expected["objective"], rel=1e-9)
+            assert fit.solution.relative_gap < 1e-9
+            raw = lock_quietly(chosen, scores=kind, scale=1.0)
+            np.testing.assert_allclose(
+                raw.weights, subset["locking"][stored]["raw"]["weights"], atol=1e-5
+            )
+
+
+def test_flat_prior_reaches_the_stored_optimum_with_exact_zeros(family):
+    for scale, answers in family.answers["scales"].items():
+        models = family.models(scale)
+        for subset in answers["sets"].values():
+            fit = lock_quietly({name: models[name] for name in subset["models"]}, prior=1.0)
+            expected = subset["locking"]["loo"]["standardised_no_prior"]
+            assert fit.solution.objective <= expected["objective"] + 1e-6
+            tiny = np.array(expected["weights"]) < 1e-7
+            assert (fit.solution.x[tiny] < 1e-7).all()
+
+
+def test_duplicated_models_are_noted_and_their_sum_is_stable(family):
+    scale, answers = next(iter(family.answers["scales"].items()))
+    models = family.models(scale)
+    groups = [[entry.split(" (")[0] for entry in group] for group in family.answers["duplicates"]]
+    weights = lock_quietly(models).weights
+    for group in groups:
+        single = {name: m for name, m in models.items() if name not in group[1:]}
+        alone = lock_quietly(single).weights
+        together = float(weights.sel(model=group).sum())
+        assert together == pytest.approx(float(alone.sel(model=group[0])), abs=0.05)
+        if together > 0.05:
+            fit = lock_quietly(models)
+            notes = [n.message for n in fit.notes if n.category is IdentifiabilityWarning]
+            assert any(all(repr(name) in note for name in group) for note in notes)
+    assert float(weights.sum()) == pytest.approx(1.0)
+    assert answers["sets"]
+
+
+def test_psis_log_scores(family):
+    for scale, answers in family.answers["scales"].items():
+        for name, model in family.models(scale).items():
+            loo = model.loo()
+            stored = answers["per_model"][name]
+            assert loo.logp.sum() == pytest.approx(stored["elpd_loo_psis"], abs=1e-6)
+            assert loo.pareto_k.max() == pytest.approx(stored["pareto_k_max"], abs=1e-6)
+
+
+def test_mcse_is_of_the_stored_size(family):
+    # The stored errors are a jackknife over ten chains: one such estimate is good to 25 %.
+    for scale, answers in family.answers["scales"].items():
+        ratios = [
+            model.collapse().mcse(np.ones(1)) / answers["per_model"][name]["hyv_loo_mcse"]
+            for name, model in family.models(scale).items()
+        ]
+        assert 0.6 < np.exp(np.mean(np.log(ratios))) < 1.6
+
+
+def test_weights_follow_the_variable_only_through_its_score(family):
+    # Locking commutes with a change of variable at fixed weights: the pooled jets agree.
+    if "logy" not in family.answers["scales"]:
+        return
+    on_y, on_log = family.models("y"), family.models("logy")
+    weights = np.full(len(on_y), 1 / len(on_y))
+    pooled = {}
+    for label, models in (("y", on_y), ("logy", on_log)):
+        jets = stack_jets([m.collapse("in-sample").jet for m in models.values()])
+        pooled[label] = lq.Locking().pool(jets, weights)
+    brought = get_transform("exp").jet(np.log(family.y), pooled["y"])
+    np.testing.assert_allclose(brought.grad, pooled["logy"].grad, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(brought.curv, pooled["logy"].curv, rtol=1e-8, atol=1e-10)
