@@ -32,20 +32,20 @@ class ReferenceFamily:
     def order(self) -> list[str]:
         return self.answers["order"]
 
-    def models(self, scale: str) -> dict[str, lq.Predictive]:
+    def models(self, scale: str, thin: int = 1) -> dict[str, lq.Predictive]:
         """All models, brought to the scale of y or of log y."""
-        return {name: self._model(name, scale) for name in self.order}
+        return {name: self._model(name, scale, thin) for name in self.order}
 
-    def _model(self, name: str, scale: str) -> lq.Predictive:
+    def _model(self, name: str, scale: str, thin: int) -> lq.Predictive:
         fitted_to = {"identity": "y", "log": "logy"}[self.answers["models"][name]["transform_of_y"]]
         transform = {("y", "logy"): "log", ("logy", "y"): "exp"}.get((scale, fitted_to))
-        draws = self.draws[name]
+        X, draws = self.draws[name]["X"], self.draws[name]["draws"][:, ::thin]
         return lq.from_family(
             "normal",
             y=self.y if scale == "y" else np.log(self.y),
             transform=transform,
-            mu=lq.linear_predictor(draws["X"], draws["draws"][..., :-1]),
-            sigma=draws["draws"][..., -1],
+            mu=lq.linear_predictor(X, draws[..., :-1]),
+            sigma=draws[..., -1],
         )
 
 

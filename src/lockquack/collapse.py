@@ -114,10 +114,12 @@ def collapse(
     """
     columns = []
     for obs in _observation_slices(source):
-        blocks = [
-            _pool_tile(source, tile, kind, log_weights, density) for tile in _tiles(source, obs)
-        ]
-        columns.append(_merge(blocks))
+        # What overflows here is found, and located, in the result.
+        with np.errstate(over="ignore", invalid="ignore"):
+            blocks = [
+                _pool_tile(source, tile, kind, log_weights, density) for tile in _tiles(source, obs)
+            ]
+            columns.append(_merge(blocks))
         progress(obs.stop - obs.start)
     jet = Jet(
         np.concatenate([jet.logp for jet, _ in columns]),

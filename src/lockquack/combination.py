@@ -270,9 +270,9 @@ class Combination:
         unit = ", ".join(f"{s:.4g}" for s in self.problem.unit)
         return [
             f"{self.operator.name.capitalize()}, fitted by the {_KINDS[self.scores]} "
-            f"{self.rule.label} score",
-            f"{len(self.names)} model(s), {self.observations.n} observations, prior "
-            f"Dirichlet({prior}), unit of the outcome {unit}; scores: larger is better",
+            f"{self.rule.label} score (larger is better)",
+            f"models: {len(self.names)}   observations: {self.observations.n}   "
+            f"prior: Dirichlet({prior})   unit of y: {unit}",
         ]
 
     def _formatted(self) -> pd.DataFrame:
@@ -289,11 +289,10 @@ class Combination:
 
     def _certificate(self) -> str:
         solution = self.solution
-        state = "Optimum certified" if solution.converged else f"NOT CONVERGED ({solution.status})"
+        state = "Certified" if solution.converged else f"NOT CONVERGED, {solution.status}"
         return (
-            f"{state}: at most {float(solution.gap):.1e} from the best objective, "
-            f"{float(solution.relative_gap):.0e} of its size, after {int(solution.iterations)} "
-            "steps"
+            f"{state}: within {float(solution.gap):.1e} of the best objective, "
+            f"{float(solution.relative_gap):.0e} of its size; {int(solution.iterations)} steps"
         )
 
 

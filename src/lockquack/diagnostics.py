@@ -35,7 +35,8 @@ def psis(logp: Array) -> tuple[Array, Array]:
     """
     from arviz_stats.base import array_stats
 
-    log_weights, pareto_k = array_stats.psislw(logp, axis=(0, 1))
+    with np.errstate(all="ignore"):  # a hopeless tail shows in its k̂
+        log_weights, pareto_k = array_stats.psislw(logp, axis=(0, 1))
     log_weights = np.moveaxis(log_weights, (-2, -1), (0, 1))
     flat = log_weights.reshape(-1, logp.shape[2])
     return log_weights - log_sum_exp(flat), np.asarray(pareto_k)

@@ -131,11 +131,10 @@ def _components(members: list[_Member]) -> Components:
 def _log_norm(
     members: list[_Member], operator: Operator, weights: Array, support: tuple[float, float]
 ) -> Integral:
-    bulks = np.stack([member.model.bulk(member.obs, _MULTIPLES) for member in members])
     return integrate(
         _components(members),
         lambda logp: operator.pool_density(logp, weights),
-        Line(_breaks(bulks, support), support),
+        Line(_breaks(members, support), support),
     )
 
 
@@ -149,20 +148,36 @@ def _normalise_slice(
     return Normalised(logp, integral.log_value, integral.relative_error)
 
 
-def _breaks(bulks: Array, support: tuple[float, float]) -> Array:
-    """Choose break points (row, break) from the components' bulks (component, multiple, row).
+def _breaks(members: list[_Member], support: tuple[float, float]) -> Array:
+    """Choose break points (row, break) from where the components have their mass.
 
+    Around each component they follow its spread, and from there they grow like powers of two
+    to the extent of all: a panel is never so long that its nodes miss what happens at its end.
     Those too close to their neighbour are put onto it, which leaves an empty panel.
     """
-    low, high = support
-    points = np.sort(bulks.reshape(-1, bulks.shape[-1]), axis=0)
+    bulks = _bulks(members, _MULTIPLES)
+    widths = np.ptp(bulks, axis=1)
+    extent = np.ptp(bulks, axis=(0, 1))
+    doublings = int(np.ceil(np.log2((extent / widths).max())))
+    ladder = _MULTIPLES[-1] * 2.0 ** np.arange(1, doublings + 1)
+    points = _bulks(members, np.concatenate([-ladder[::-1], _MULTIPLES, ladder]))
     # A break point on the very edge leaves no tail to map: keep a hair of the extent away.
-    hair = 1e-3 * (points[-1] - points[0])
-    points = np.clip(points, low + hair, high - hair)
-    gap = _GAP / np.ptp(_MULTIPLES) * np.ptp(bulks, axis=1).min(axis=0)
+    low = np.maximum(bulks.min(axis=(0, 1)), support[0] + 1e-3 * extent)
+    high = np.minimum(bulks.max(axis=(0, 1)), support[1] - 1e-3 * extent)
+    points = np.sort(np.clip(points.reshape(-1, extent.size), low, high), axis=0)
+    gap = _GAP / np.ptp(_MULTIPLES) * widths.min(axis=0)
     for k in range(1, len(points)):
         points[k] = np.where(points[k] - points[k - 1] < gap, points[k - 1], points[k])
     return points.T
+
+
+def _bulks(members: list[_Member], multiples: Array) -> Array:
+    """Outcomes at multiples of each component's spread, (component, multiple, row)."""
+    points = np.stack([member.model.bulk(member.obs, multiples) for member in members])
+    # A bulk that reaches beyond the range of a transform has no image there.
+    missing = ~np.isfinite(points)
+    middle = np.nanmedian(np.where(missing, np.nan, points), axis=1, keepdims=True)
+    return np.where(missing, middle, points)
 
 
 def _support(models: Mapping[str, Predictive]) -> tuple[float, float]:
@@ -197,5 +212,5 @@ def _warn_of_pareto(worst: Mapping[str, float], n_samples: int) -> None:
             f"Leave-one-out densities of {listed} are unreliable: Pareto k̂ above {limit:.2f}. "
             "The Hyvärinen score and the weights do not depend on them.",
             ParetoWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

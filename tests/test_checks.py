@@ -1,0 +1,234 @@
+"""What is refused, and whether the message names the model, the variable and the observation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import lockquack as lq
+from lockquack.adapters.family import FamilyPredictive
+from lockquack.checks import check_derivatives
+from lockquack.errors import (
+    DerivativeError,
+    EdgeError,
+    LockquackError,
+    NonFiniteError,
+    ObservationMismatchError,
+    SmoothnessError,
+    SupportWarning,
+    TransformError,
+)
+from lockquack.families import FAMILIES
+
+SHAPE = (4, 50)
+
+
+def normal(y, **options):
+    return lq.from_family("normal", y=y, **{"mu": np.zeros(SHAPE), "sigma": 1.0, **options})
+
+
+# The same observations
+
+
+def test_other_numbers_of_observations(rng):
+    with pytest.raises(ObservationMismatchError, match="'b' has 4 observations.*'a' has 5"):
+        lq.lock({"a": normal(rng.normal(size=5)), "b": normal(rng.normal(size=4))})
+
+
+def test_other_values_are_located(rng):
+    y = rng.normal(size=5)
+    other = y.copy()
+    other[3] += 0.01
+    with pytest.raises(ObservationMismatchError, match="'a' and 'b'.* 1 observations.*tion 3"):
+        lq.lock({"a": normal(y), "b": normal(other)})
+
+
+def test_another_order_is_recognised(rng):
+    y = rng.normal(size=5)
+    with pytest.raises(ObservationMismatchError, match="another order"):
+        lq.lock({"a": normal(y), "b": normal(y[::-1])})
+
+
+def test_other_labels_are_located():
+    def model(labels):
+        y = xr.DataArray(np.ones(3), dims="person", coords={"person": labels})
+        return normal(y)
+
+    with pytest.raises(ObservationMismatchError, match="position 1 of 'person' is b.* and x"):
+        lq.lock({"a": model(["a", "b", "c"]), "b": model(["a", "x", "c"])}, scale=1.0)
+    with pytest.raises(ObservationMismatchError, match="another order"):
+        lq.lock({"a": model(["a", "b", "c"]), "b": model(["a", "c", "b"])}, scale=1.0)
+
+
+def test_labels_of_different_dimensions_are_not_compared(rng):
+    y = rng.normal(size=3)
+    a = normal(xr.DataArray(y, dims="person", coords={"person": [1, 2, 3]}))
+    b = normal(xr.DataArray(y, dims="y_dim_0", coords={"y_dim_0": [0, 1, 2]}), sigma=2.0)
+    assert lq.lock({"a": a, "b": b}).weights.sum() == pytest.approx(1)
+
+
+def test_single_precision_outcomes_are_the_same(rng):
+    y = 1000 + rng.normal(size=20)
+    mu = np.full(SHAPE, y.mean())
+    fit = lq.lock({"a": normal(y, mu=mu), "b": normal(np.float32(y), mu=mu, sigma=2.0)})
+    assert fit.solution.converged
+
+
+@pytest.mark.parametrize("name", ["log", "log10", "sqrt"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_undeclared_transform_is_recognised(rng, name, swapped):
+    y = rng.lognormal(size=20)
+    transformed = {"log": np.log, "log10": np.log10, "sqrt": np.sqrt}[name](y)
+    models = {"raw": normal(y), "changed": normal(transformed)}
+    if swapped:
+        models = dict(reversed(models.items()))
+    with pytest.raises(TransformError, match=f"'changed' is the {name} .*transform='{name}'"):
+        lq.lock(models)
+
+
+# Densities for which the Hyvärinen score is proper
+
+
+def with_likelihood(model, **changes):
+    return model.with_likelihood(replace(model.likelihood, **changes))
+
+
+def test_discrete_and_kinked_likelihoods_are_refused(rng):
+    model = normal(rng.normal(size=5))
+    with pytest.raises(SmoothnessError, match="Model 'counts': .*discrete.*log score"):
+        lq.lock({"counts": with_likelihood(model, discrete=True)})
+    with pytest.raises(SmoothnessError, match="Model 'laplace': .*a kink at the median"):
+        lq.lock({"laplace": with_likelihood(model, not_smooth="a kink at the median")})
+
+
+def test_integer_outcomes_of_a_smooth_likelihood_are_fine():
+    y = np.arange(10)
+    assert lq.lock({"a": normal(y, mu=np.full(SHAPE, 4.5), sigma=3.0)}).solution.converged
+
+
+def test_edges_where_the_density_does_not_vanish_are_refused(rng):
+    y = rng.gamma(3.0, size=20)
+    draws = np.full(SHAPE, 3.0)
+    lq.lock({"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)})
+    draws[2, 7] = 1.9  # one draw is enough to spoil the average
+    with pytest.raises(EdgeError, match=r"Model 'gamma': .*at 0 .*distance\^0.9"):
+        lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)})
+    p = y / (1 + y)
+    with pytest.raises(EdgeError, match="at 1 "):
+        lq.lock({"beta": lq.from_family("beta", y=p, alpha=3.0, beta=np.full(SHAPE, 1.5))})
+    with pytest.raises(EdgeError, match="student_t of log y"):
+        lq.lock(
+            {"t": lq.from_family("student_t", y=y, transform="log", nu=4.0, mu=draws, sigma=1.0)}
+        )
+    lq.lock({"lognormal": lq.from_family("lognormal", y=y, mu=draws - 2.0, sigma=1.0)})
+
+
+def test_the_edge_score_is_really_wrong_there():
+    # Exponential data: the expected score of a rate λ is λ², best at λ = 0, not at the truth.
+    y = np.random.default_rng(0).exponential(size=2000)
+    scores = []
+    for rate in (0.25, 1.0):
+        jet = FAMILIES["gamma"].jet(y, {"alpha": np.array(1.0), "beta": np.array(rate)})
+        scores.append(lq.Hyvarinen().score(jet, np.ones(1)).sum())
+    assert scores[0] > scores[1]
+
+
+def test_different_supports_are_noted(rng):
+    y = rng.lognormal(size=30)
+    models = {
+        "normal": normal(y, mu=np.full(SHAPE, 1.5), sigma=2.0),
+        "lognormal": lq.from_family("lognormal", y=y, mu=np.zeros(SHAPE), sigma=1.0),
+    }
+    with pytest.warns(SupportWarning, match=r"'lognormal' on \(0, inf\)"):
+        lq.lock(models)
+
+
+# Derivatives
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Wrong(FamilyPredictive):
+    """A normal model whose derivatives have been tampered with."""
+
+    def derivatives(self, chain, draws, obs):
+        grad, curv = super().derivatives(chain, draws, obs)
+        return self.change(grad, curv)
+
+
+def tampered(change, y):
+    model = lq.from_family("normal", y=y, mu=0.3 * np.ones(SHAPE), sigma=1.5)
+    broken = type("Broken", (Wrong,), {"change": staticmethod(change)})
+    return broken(
+        model.observations,
+        n_chains=4,
+        n_draws=50,
+        likelihood=model.likelihood,
+        family=model.family,
+        parameters=model.parameters,
+        transform=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda grad, curv: (-grad, curv),  # the gradient in the mean, not in y
+        lambda grad, curv: (grad, -curv),
+        lambda grad, curv: (1.1 * grad, curv),
+        lambda grad, curv: (grad, np.zeros_like(curv)),
+    ],
+    ids=["in the parameter", "sign", "scale", "missing"],
+)
+def test_wrong_derivatives_are_caught(rng, change):
+    y = rng.normal(size=10)
+    lq.lock({"right": tampered(lambda g, h: (g, h), y)})
+    with pytest.raises(DerivativeError, match="Model 'wrong': at observation .* not in the param"):
+        lq.lock({"wrong": tampered(change, y)})
+
+
+EXTREMES = {
+    "normal": [{"mu": 0.0, "sigma": 1e-6}, {"mu": 1e8, "sigma": 1e3}],
+    "student_t": [{"nu": 1.0, "mu": 0.0, "sigma": 1e-3}, {"nu": 200.0, "mu": 30.0, "sigma": 1.0}],
+    "logistic": [{"mu": 40.0, "s": 1.0}],
+    "lognormal": [{"mu": -8.0, "sigma": 0.1}],
+    "gamma": [{"alpha": 500.0, "beta": 0.1}],
+    "beta": [{"alpha": 300.0, "beta": 2.5}],
+    "skew_normal": [{"mu": 0.0, "sigma": 1.0, "alpha": 20.0}],
+    "gumbel": [{"mu": 3.0, "beta": 0.5}],
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_right_derivatives_raise_no_alarm(rng, name):
+    low, high = FAMILIES[name].support
+    for p in EXTREMES[name]:
+        y = rng.uniform(max(low, -3.0), min(high, 3.0), size=15)
+        given = {key: np.full((2, 3), value) for key, value in p.items()}
+        check_derivatives(lq.from_family(name, y=y, **given), n_obs=15)
+
+
+# The call itself
+
+
+def test_models_must_be_a_dict_of_models(normals):
+    with pytest.raises(LockquackError, match="dict of name"):
+        lq.lock(list(normals.values()))
+    with pytest.raises(LockquackError, match="no models"):
+        lq.lock({})
+    with pytest.raises(LockquackError, match="Model 'a' is a ndarray.*from_arrays"):
+        lq.lock({"a": np.zeros(3)})
+
+
+def test_overflow_during_the_pass_names_the_model_and_the_observation():
+    shape = (2, 10, 3)
+    grad = np.zeros(shape)
+    grad[..., 1] = 1e200  # finite, but its square is not
+    grad[0, 0, 1] = 0.0
+    model = lq.from_arrays(
+        logp=np.zeros(shape), grad=grad, curv=np.zeros(shape), y=np.array([0.0, 1.0, 2.0])
+    )
+    with pytest.raises(NonFiniteError, match="Model 'huge': .*observation 1"):
+        lq.lock({"huge": model})

@@ -1,0 +1,231 @@
+"""The result: tables, uncertainty, labels, files."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import lockquack as lq
+from lockquack import errors
+from lockquack.errors import (
+    ConvergenceWarning,
+    LockquackError,
+    LockquackWarning,
+    SupportWarning,
+    UnsupportedError,
+)
+from tests.test_lock import lock, paper_models
+
+
+@pytest.fixture
+def fit(normals):
+    return lq.lock(normals)
+
+
+def test_weights_are_labelled_and_sum_to_one(fit):
+    assert isinstance(fit.weights, xr.DataArray)
+    assert fit.weights.dims == ("model",)
+    assert list(fit.weights["model"].values) == ["left", "right", "far"]
+    assert float(fit.weights.sum()) == pytest.approx(1.0, abs=1e-14)
+
+
+def test_nothing_in_it_changes(fit):
+    with pytest.raises(AttributeError):
+        fit.names = ()
+    fit.weights[0] = 7.0
+    assert fit.weights[0] < 1
+
+
+def test_the_models_dict_may_change_afterwards(normals):
+    fit = lq.lock(normals)
+    expected = str(fit)
+    normals.clear()
+    assert fit.logpdf().size == 30
+    assert str(fit) == expected
+
+
+def test_table(fit):
+    table = fit.to_dataframe()
+    assert list(table.index) == ["[locking]", "left", "right", "far"]
+    n = fit.observations.n
+    pooled = fit.operator.pool(fit.problem.jets, fit.solution.x)
+    s2 = fit.observations.values.var(ddof=1)
+    locked = -s2 * (2 * pooled.curv + pooled.grad**2)[:, 0]
+    left = fit.problem.jets[0]
+    single = -s2 * (2 * left.curv + left.grad**2)[:, 0]
+    assert table.loc["[locking]", "score"] == pytest.approx(locked.sum())
+    assert table.loc["left", "score"] == pytest.approx(single.sum())
+    assert table.loc["left", "score_se"] == pytest.approx(np.sqrt(n) * single.std(ddof=1))
+    gap = single - locked
+    assert table.loc["left", "diff"] == pytest.approx(gap.sum())
+    assert table.loc["left", "diff_se"] == pytest.approx(np.sqrt(n) * gap.std(ddof=1))
+    assert table.loc["left", "diff"] < 0
+    assert (table["weight"].iloc[1:] == fit.solution.x).all()
+
+
+def test_text_and_html(fit):
+    text = str(fit)
+    assert text.startswith("Locking, fitted by the leave-one-out Hyvärinen score (larger is")
+    assert "Certified: within" in text
+    assert all(len(line) <= 88 for line in text.splitlines())
+    for name in ("left", "right", "far"):
+        assert name in text
+        assert f"<th>{name}</th>" in fit._repr_html_()
+
+
+def test_html_is_escaped(normals):
+    fit = lq.lock({"<b>": normals["left"], "a & b": normals["right"]})
+    assert "<b>" not in fit._repr_html_().replace("&lt;b&gt;", "")
+
+
+def test_a_solver_that_stopped_early_shows(normals, monkeypatch):
+    from lockquack.fitting import locking_hyvarinen
+    from lockquack.solvers.simplex_qp import simplex_qp
+
+    monkeypatch.setattr(
+        locking_hyvarinen,
+        "simplex_qp",
+        lambda Q, c, alpha: simplex_qp(Q, c, alpha, max_iter=1),
+    )
+    with pytest.warns(ConvergenceWarning, match="stopped early"):
+        fit = lq.lock(normals)
+    assert "NOT CONVERGED, iteration limit" in str(fit)
+
+
+# Uncertainty
+
+
+def test_bootstrap_is_deterministic_and_labelled(fit):
+    a, b = fit.bootstrap(50, random_seed=1), fit.bootstrap(50, random_seed=1)
+    xr.testing.assert_identical(a, b)
+    assert a.dims == ("draw", "model")
+    assert np.abs(a - fit.bootstrap(50, random_seed=2)).max() > 0
+    np.testing.assert_allclose(a.sum("model"), 1.0)
+
+
+def test_groups_of_replicates_do_not_change_the_draws(fit, monkeypatch):
+    from lockquack import combination
+
+    whole = fit.bootstrap(20, random_seed=1)
+    monkeypatch.setattr(combination, "_NUMBERS_AT_ONCE", 100)
+    xr.testing.assert_allclose(fit.bootstrap(20, random_seed=1), whole, atol=1e-9)
+
+
+def test_standard_errors_in_scenario_three():
+    # The true standard deviation of w1 over samples is .0375, the bootstrap's mean .0361.
+    estimates, weights = [], []
+    for replication in range(30):
+        rng = np.random.default_rng([replication, 3])
+        fit = lock(paper_models(rng.normal(4.0, np.sqrt(3.0), size=200), rng))
+        estimates.append(fit.weights_se.values[0])
+        weights.append(fit.solution.x[0])
+    assert np.mean(estimates) == pytest.approx(0.0361, rel=0.15)
+    assert np.std(weights, ddof=1) == pytest.approx(0.0375, rel=0.35)
+
+
+# Labels
+
+
+def test_pointwise_scores_come_back_on_the_grid(rng):
+    y = xr.DataArray(
+        rng.normal(size=(4, 3)), dims=("school", "year"), coords={"year": [2001, 2002, 2003]}
+    )
+    mu = 0.1 * rng.normal(size=(4, 100))
+    fit = lq.lock(
+        {
+            "a": lq.from_family("normal", y=y, mu=mu, sigma=1.0),
+            "b": lq.from_family("normal", y=y, mu=mu, sigma=2.0),
+        }
+    )
+    assert fit.pointwise.dims == ("model", "school", "year")
+    assert list(fit.pointwise["model"].values) == ["[locking]", "a", "b"]
+    assert fit.pointwise.sel(year=2002).sizes == {"model": 3, "school": 4}
+    assert fit.logpdf().dims == ("school", "year")
+    diagnostics = fit.diagnostics()
+    assert diagnostics["pareto_k"].dims == ("model", "school", "year")
+    assert set(diagnostics) == {"ess_grad", "ess_curv", "elpd", "pareto_k"}
+    assert (diagnostics["ess_grad"] > 100).all()
+    np.testing.assert_allclose(
+        diagnostics["elpd"].sel(model="a").sum(), fit.models["a"].loo().logp.sum()
+    )
+
+
+# Files
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_save_and_load(fit, tmp_path, suffix):
+    path = tmp_path / f"fit{suffix}"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="zarr")
+        fit.save(path)
+        back = lq.load(path)
+    assert str(back) == str(fit)
+    pd.testing.assert_frame_equal(back.to_dataframe(), fit.to_dataframe())
+    xr.testing.assert_identical(back.weights, fit.weights)
+    xr.testing.assert_identical(back.bootstrap(10, random_seed=1), fit.bootstrap(10, random_seed=1))
+    assert back.rule == fit.rule
+    with pytest.raises(UnsupportedError, match="no models"):
+        back.logpdf()
+
+
+def test_save_and_load_keep_labels_notes_and_units(rng, tmp_path):
+    y = xr.DataArray(
+        rng.lognormal(size=(4, 3)),
+        dims=("school", "year"),
+        coords={"school": list("abcd"), "year": np.array(["2001", "2002", "2003"], "M8[Y]")},
+    )
+    mu = 0.1 * rng.normal(size=(4, 100))
+    models = {
+        "a": lq.from_family("normal", y=y, mu=mu + 1, sigma=1.0),
+        "b": lq.from_family("lognormal", y=y, mu=mu, sigma=1.0),
+    }
+    with pytest.warns(SupportWarning):
+        fit = lq.lock(models, scale=2.0, prior=[1.0, 2.0], scores="in-sample")
+    fit.save(tmp_path / "fit.nc")
+    back = lq.load(tmp_path / "fit.nc")
+    assert str(back) == str(fit)
+    assert back.notes == fit.notes
+    assert back.rule == lq.Hyvarinen(scale=(2.0,))
+    assert list(back.pointwise["school"].values) == list("abcd")
+    np.testing.assert_array_equal(back.pointwise, fit.pointwise)
+
+
+def test_save_and_load_of_a_vector_outcome(rng, tmp_path):
+    y = rng.normal(size=(20, 2))
+    models = {
+        name: lq.from_family("mv_normal", y=y, mu=0.1 * rng.normal(size=(4, 50, 2)), cov=cov)
+        for name, cov in (("a", np.eye(2)), ("b", np.eye(2) + 0.5))
+    }
+    fit = lock(models)
+    fit.save(tmp_path / "fit.nc")
+    assert str(lq.load(tmp_path / "fit.nc")) == str(fit)
+
+
+def test_other_files_are_refused(tmp_path):
+    xr.Dataset({"a": 1.0}).to_netcdf(tmp_path / "other.nc")
+    with pytest.raises(LockquackError, match="does not hold a combination"):
+        lq.load(tmp_path / "other.nc")
+    with pytest.raises(FileNotFoundError, match=r"nothere\.nc"):
+        lq.load(tmp_path / "nothere.nc")
+
+
+def test_models_and_results_can_be_pickled(fit):
+    back = pickle.loads(pickle.dumps(fit))
+    assert str(back) == str(fit)
+    assert back.logpdf().shape == (30,)
+
+
+def test_every_error_and_warning_has_our_base():
+    kinds = [
+        kind for kind in vars(errors).values() if getattr(kind, "__module__", "") == errors.__name__
+    ]
+    classes = [kind for kind in kinds if isinstance(kind, type)]
+    assert len(classes) > 10
+    for kind in classes:
+        assert issubclass(kind, LockquackWarning | LockquackError)

@@ -1,0 +1,194 @@
+"""The normalised combination against closed forms and independent quadrature."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import integrate as scipy_integrate
+from scipy import stats
+
+import lockquack as lq
+from lockquack.density.pooled import densities_on, normalise
+from lockquack.density.quadrature import GAUSS, KRONROD, NODES, Line, integrate
+from lockquack.errors import LockquackWarning, ParetoWarning, SupportError, UnsupportedError
+from lockquack.operators import Locking
+
+
+def one_draw(name, y, **parameters):
+    """A model with a single draw: its predictive is the likelihood itself."""
+    return lq.from_family(name, y=y, **{k: np.full((1, 1), v) for k, v in parameters.items()})
+
+
+def pooled(models, weights, loo=False):
+    return normalise(models, Locking(), np.asarray(weights), loo=loo)
+
+
+def test_the_rule_is_gauss_kronrod():
+    # 15 Kronrod nodes integrate degree 22 exactly, the 7 embedded Gauss nodes degree 13.
+    for degree in range(23):
+        exact = 2 / (degree + 1) if degree % 2 == 0 else 0.0
+        assert KRONROD @ NODES**degree == pytest.approx(exact, abs=1e-14)
+        if degree <= 13:
+            assert GAUSS @ NODES**degree == pytest.approx(exact, abs=1e-14)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.0, 8.0, 30.0, 1000.0])
+@pytest.mark.parametrize("ratio", [1.0, 10.0, 1e4])
+def test_pool_of_normals_is_closed_form(distance, ratio):
+    y = np.array([0.1, distance / 2, distance])
+    models = {
+        "a": one_draw("normal", y, mu=0.0, sigma=1.0),
+        "b": one_draw("normal", y, mu=distance, sigma=ratio),
+    }
+    w = np.array([0.4, 0.6])
+    result = pooled(models, w)
+    precision = w / np.array([1.0, ratio**2])
+    mean, sd = precision @ [0.0, distance] / precision.sum(), precision.sum() ** -0.5
+    np.testing.assert_allclose(result.logp, stats.norm.logpdf(y, mean, sd), rtol=1e-8, atol=1e-8)
+    assert (result.relative_error < 1e-8).all()
+
+
+REFERENCES = {
+    "student": ({"a": ("student_t", {"nu": 1.0, "mu": 0.0, "sigma": 1.0}),
+                 "b": ("student_t", {"nu": 2.0, "mu": 6.0, "sigma": 0.5})}, (-np.inf, np.inf)),
+    "gamma": ({"a": ("gamma", {"alpha": 3.0, "beta": 1.0}),
+               "b": ("gamma", {"alpha": 1.2, "beta": 0.3})}, (0.0, np.inf)),
+    "edge": ({"a": ("gamma", {"alpha": 0.3, "beta": 1.0}),
+              "b": ("lognormal", {"mu": 0.0, "sigma": 1.0})}, (0.0, np.inf)),
+    "beta": ({"a": ("beta", {"alpha": 4.0, "beta": 5.0}),
+              "b": ("beta", {"alpha": 0.8, "beta": 0.7})}, (0.0, 1.0)),
+    "mixed": ({"a": ("normal", {"mu": 1.0, "sigma": 2.0}),
+               "b": ("lognormal", {"mu": 0.0, "sigma": 1.0})}, (0.0, np.inf)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFERENCES)
+def test_other_pools_against_scipy(case):
+    parts, (low, high) = REFERENCES[case]
+    y = np.array([0.3, 0.6])
+    models = {name: one_draw(family, y, **p) for name, (family, p) in parts.items()}
+    w = np.array([0.35, 0.65])
+
+    def density(at):
+        point = np.array([[[at]]])
+        each = [m.logp_at(point, 0, slice(0, 1), slice(0, 1)).item() for m in models.values()]
+        return np.exp(w @ each)
+
+    knots = [low, *np.array([1e-8, 1e-4, 0.01, 0.5, 0.99]) * min(high, 1.0), 3.0, 6.0, 12.0, high]
+    knots = sorted(k for k in knots if low <= k <= high)
+    total = sum(
+        scipy_integrate.quad(density, a, b, epsabs=0, epsrel=1e-11, limit=500)[0]
+        for a, b in pairwise(knots)
+    )
+    result = pooled(models, w)
+    np.testing.assert_allclose(result.log_norm, np.log(total), atol=1e-8)
+    np.testing.assert_allclose(np.exp(result.logp), [density(v) / total for v in y], rtol=1e-8)
+
+
+def test_draws_are_averaged_before_they_are_pooled(rng):
+    y = rng.normal(size=4)
+    mu, sigma = rng.normal(size=(2, 30)), rng.gamma(9.0, 0.1, size=(2, 30))
+    models = {
+        "a": lq.from_family("normal", y=y, mu=mu, sigma=sigma),
+        "b": lq.from_family("normal", y=y, mu=mu + 2.0, sigma=2 * sigma),
+    }
+    w = np.array([0.3, 0.7])
+
+    def predictive(at, shift, factor):
+        return stats.norm.pdf(at, mu + shift, factor * sigma).mean()
+
+    def density(at):
+        return predictive(at, 0, 1) ** w[0] * predictive(at, 2, 2) ** w[1]
+
+    total = scipy_integrate.quad(density, -30, 30, limit=300, epsrel=1e-11)[0]
+    result = pooled(models, w)
+    np.testing.assert_allclose(np.exp(result.logp), [density(v) / total for v in y], rtol=1e-7)
+    grid = np.linspace(-3, 5, 9)
+    each, pool = densities_on(models, Locking(), w, grid, 2)
+    np.testing.assert_allclose(np.exp(pool), [density(v) / total for v in grid], rtol=1e-7)
+    np.testing.assert_allclose(np.exp(each[1]), [predictive(v, 2, 2) for v in grid], rtol=1e-10)
+
+
+def test_a_combination_of_one_model_is_that_model(rng):
+    y = rng.normal(size=12)
+    model = lq.from_family("normal", y=y, mu=0.2 * rng.normal(size=(4, 100)), sigma=1.0)
+    fit = lq.lock({"only": model})
+    inside = model.collapse("in-sample").jet.logp
+    np.testing.assert_allclose(fit.logpdf(), inside, atol=1e-8)
+    np.testing.assert_allclose(fit.log_norm(), 0.0, atol=1e-8)
+    np.testing.assert_allclose(fit.logpdf(loo=True), model.loo().logp, atol=1e-8)
+
+
+def test_exact_zeros_need_no_evaluation(normals):
+    three, two = np.array([0.5, 0.5, 0.0]), np.array([0.5, 0.5])
+    pair = {name: normals[name] for name in ("left", "right")}
+    np.testing.assert_array_equal(pooled(normals, three).logp, pooled(pair, two).logp)
+
+
+def test_stored_log_scores_of_locked_combinations(family):
+    for name, entry in family.answers["normalised_loo_log_score"].items():
+        models = family.models(entry["density_scale"], thin=4)
+        for fitted_on, answers in family.answers["scales"].items():
+            key = f"locking_w_from_{fitted_on}_exact_loo_standardised"
+            subset = answers["sets"][name]
+            weights = np.array(subset["locking"]["exact_loo"]["standardised"]["weights"])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ParetoWarning)
+                result = pooled({m: models[m] for m in subset["models"]}, weights, loo=True)
+            # The stored scores are exact; a quarter of the draws knows them to about .03.
+            assert result.logp.sum() == pytest.approx(entry["scores"][key], abs=0.06)
+
+
+def test_unreliable_weights_are_warned_of(rng):
+    y = np.append(rng.normal(size=20), 40.0)
+    mu, sigma = rng.normal(scale=0.5, size=(4, 500)), np.exp(0.4 * rng.normal(size=(4, 500)))
+    fit = lq.lock({"t": lq.from_family("normal", y=y, mu=mu, sigma=2 * sigma)})
+    with pytest.warns(ParetoWarning, match="'t' .k̂ up to") as caught:
+        fit.logpdf(loo=True)
+    assert [w.filename for w in caught] == [__file__]
+
+
+def test_what_cannot_be_normalised_is_said(rng, normals):
+    shape = (2, 10, 5)
+    y = rng.normal(size=5)
+    arrays = lq.from_arrays(
+        logp=np.zeros(shape), grad=rng.normal(size=shape), curv=-np.ones(shape), y=y
+    )
+    vector = lq.from_family(
+        "mv_normal", y=rng.normal(size=(5, 2)), mu=np.zeros((2, 10, 2)), cov=np.eye(2)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LockquackWarning)
+        with pytest.raises(UnsupportedError, match="Model 'a' .*observed outcomes only"):
+            lq.lock({"a": arrays}).logpdf()
+        with pytest.raises(UnsupportedError, match="Model 'v' .*2 components"):
+            lq.lock({"v": vector}).logpdf()
+    far = {
+        "a": one_draw("beta", np.array([0.5]), alpha=2.0, beta=2.0),
+        "b": lq.from_family("lognormal", y=[0.5], transform="exp", mu=np.zeros((1, 1)), sigma=1.0),
+    }
+    assert np.isfinite(pooled(far, [0.5, 0.5]).logp).all()
+
+
+def test_disjoint_supports_leave_nothing():
+    a = one_draw("beta", np.array([0.5]), alpha=2.0, beta=2.0)
+    b = one_draw("gamma", np.array([0.5]), alpha=3.0, beta=2.0)
+    b = lq.from_family("gamma", y=[1.5], transform="log", alpha=np.full((1, 1), 3.0), beta=2.0)
+    with pytest.raises(SupportError, match="no outcome in common"):
+        pooled({"a": a, "b": b}, [0.5, 0.5])
+
+
+def test_integrate_refines_where_it_must():
+    # A spike that the break points do not know about, next to one that they do.
+    def components(y, rows):
+        return np.stack([stats.norm.logpdf(y, 0, 1), stats.norm.logpdf(y, 2.5, 0.01)])
+
+    def mixture(logs):
+        return np.logaddexp(logs[0], logs[1]) - np.log(2)
+
+    line = Line(np.array([[-7.0, 0.0, 7.0]]), (-np.inf, np.inf))
+    result = integrate(components, mixture, line)
+    assert result.log_value[0] == pytest.approx(0.0, abs=1e-8)

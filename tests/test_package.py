@@ -1,0 +1,81 @@
+"""The package as a stranger meets it: light to import, true README, working demonstration."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import lockquack as lq
+from lockquack import demo
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_import_is_light():
+    script = (
+        "import sys, lockquack; heavy = {'xarray', 'pandas', 'scipy', 'arviz_stats', 'arviz_base', "
+        "'matplotlib', 'sklearn', 'tqdm', 'pymc', 'jax', 'numpyro'}; "
+        "print(*sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_public_names_are_what_dir_shows():
+    assert set(dir(lq)) == set(lq.__all__)
+    for name in lq.__all__:
+        assert getattr(lq, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'lokc'"):
+        _ = lq.lokc
+
+
+def test_every_public_name_has_a_docstring():
+    for name in lq.__all__:
+        if not name.startswith("_"):
+            assert getattr(lq, name).__doc__, name
+
+
+def test_the_numeric_core_knows_neither_labels_nor_ppls():
+    core = ["jets.py", "collapse.py", "diagnostics.py", "transforms.py"]
+    folders = ["families", "operators", "rules", "solvers", "fitting"]
+    source = ROOT / "src" / "lockquack"
+    files = [source / name for name in core]
+    files += [path for folder in folders for path in (source / folder).glob("*.py")]
+    assert len(files) > 20
+    for path in files:
+        imported = re.findall(r"^\s*(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE)
+        forbidden = [m for m in imported if re.match(r"xarray|pandas|pymc|jax|numpyro|bambi", m)]
+        assert not forbidden, (path.name, forbidden)
+
+
+def test_version_and_metadata_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "lockquack"
+    assert lq.__version__.split(".dev")[0] in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def shown():
+    return demo.run(random_seed=0)
+
+
+def test_demo_numbers(shown):
+    weights = shown.fit.weights
+    assert weights.sel(model="demographics") == pytest.approx(0.0, abs=0.002)
+    assert weights.sel(model="body") == pytest.approx(0.547, abs=0.01)
+    assert weights.sel(model="blood") == pytest.approx(0.453, abs=0.01)
+    assert shown.log_scores["[locking]"] == pytest.approx(-2414.8, abs=0.2)
+    assert shown.log_scores["body"] == pytest.approx(-2439.6, abs=0.2)
+    assert max(shown.log_scores, key=shown.log_scores.get) == "[locking]"
+
+
+def test_demo_picture(shown, tmp_path):
+    demo.draw(shown, tmp_path / "new" / "people.png")
+    assert (tmp_path / "new" / "people.png").read_bytes().startswith(b"\x89PNG")
