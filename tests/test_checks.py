@@ -89,6 +89,12 @@ def test_an_undeclared_transform_is_recognised(rng, name, swapped):
         lq.lock(models)
 
 
+def test_standardised_outcomes_are_recognised(rng):
+    y = rng.normal(3.0, 2.0, size=20)
+    with pytest.raises(TransformError, match="standardising"):
+        lq.lock({"a": normal(y), "b": normal((y - y.mean()) / y.std())})
+
+
 # Densities for which the Hyvärinen score is proper
 
 

@@ -19,7 +19,7 @@ from lockquack.errors import (
     SupportWarning,
     UnsupportedError,
 )
-from tests.test_lock import lock, paper_models
+from tests.helpers import lock, paper_models
 
 
 @pytest.fixture
@@ -37,8 +37,10 @@ def test_weights_are_labelled_and_sum_to_one(fit):
 def test_nothing_in_it_changes(fit):
     with pytest.raises(AttributeError):
         fit.names = ()
-    fit.weights[0] = 7.0
-    assert fit.weights[0] < 1
+    before = fit.to_dataframe()
+    for shown in (fit.weights, fit.weights_se, fit.pointwise):
+        shown.values[:] = 7.0
+    pd.testing.assert_frame_equal(fit.to_dataframe(), before)
 
 
 def test_the_models_dict_may_change_afterwards(normals):
@@ -76,6 +78,25 @@ def test_text_and_html(fit):
     for name in ("left", "right", "far"):
         assert name in text
         assert f"<th>{name}</th>" in fit._repr_html_()
+
+
+def test_long_and_many_names_keep_the_table_readable(rng):
+    y = rng.normal(size=20)
+    models = {
+        f"{'a rather long name for a model of something ' * (k == 0)}{k}": lq.from_family(
+            "normal", y=y, mu=0.3 * rng.normal(size=(4, 20)), sigma=1 + 0.1 * k
+        )
+        for k in range(40)
+    }
+    text = str(lock(models))
+    assert "… 10 more" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", [1, None, "", "[locking]", ("a", "b")])
+def test_model_names_are_strings(normals, name):
+    with pytest.raises(LockquackError, match="Model names must be strings"):
+        lq.lock({name: normals["left"]})
 
 
 def test_html_is_escaped(normals):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import optimize
 
 import lockquack as lq
 from lockquack.errors import (
     IdentifiabilityWarning,
-    LockquackWarning,
     MonteCarloWarning,
     ParameterError,
     ScaleError,
@@ -23,13 +23,7 @@ from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
 from lockquack.jets import Jet
 from lockquack.operators.base import Operator
 from lockquack.rules.base import Rule
-
-
-def lock(models, **options):
-    """Lock without the warnings that are not what a test is about."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LockquackWarning)
-        return lq.lock(models, **options)
+from tests.helpers import lock, paper_models
 
 
 def regressions(rng, n=60, K=3, S=(4, 100), units=1.0):
@@ -49,18 +43,6 @@ def regressions(rng, n=60, K=3, S=(4, 100), units=1.0):
 
 SCENARIOS = {"sc1": (1, 1), "sc2": (0, 5), "sc3": (4, 3), "sc4": (0, 1)}
 MEAN_W1 = {"sc1": (0.97, 0.02), "sc2": (0.004, 0.02), "sc3": (0.31, 0.02), "sc4": (0.75, 0.1)}
-
-
-def paper_models(y, rng, shape=(4, 500)):
-    """M1: y ~ N(θ, 1), θ ~ N(0, 10). M2: y ~ N(0, θ), θ ~ InvGamma(.05, .05); exact draws."""
-    n = len(y)
-    V = 1 / (n + 1 / 10)
-    theta = V * y.sum() + np.sqrt(V) * rng.normal(size=shape)
-    variance = (0.1 + np.square(y).sum()) / rng.chisquare(0.1 + n, size=shape)
-    return {
-        "M1": lq.from_family("normal", y=y, mu=theta, sigma=1.0),
-        "M2": lq.from_family("normal", y=y, mu=0.0, sigma=np.sqrt(variance)),
-    }
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -228,14 +210,18 @@ def test_strong_prior_pulls_to_its_mean(normals):
     np.testing.assert_allclose(fit.weights, [0.6, 0.2, 0.2], atol=1e-3)
     by_list = lock(normals, prior=[3e6, 1e6, 1e6])
     np.testing.assert_array_equal(fit.weights, by_list.weights)
+    labelled = pd.Series({"far": 1e6, "right": 1e6, "left": 3e6}).rename_axis("model")
+    for prior in (labelled, labelled.to_xarray()):
+        np.testing.assert_array_equal(lock(normals, prior=prior).weights, fit.weights)
 
 
 @pytest.mark.parametrize(
     ("prior", "error", "message"),
     [
-        (0.5, ParameterError, "below 1"),
-        (np.nan, ParameterError, "below 1"),
+        (0.5, ParameterError, "at least 1"),
+        (np.nan, ParameterError, "at least 1"),
         ([1.0, 1.0], ParameterError, "one per model"),
+        ("flat", ParameterError, "numeric"),
         ({"left": 1.0, "right": 1.0}, ParameterError, "'far'"),
         ({"left": 1.0, "rigth": 1.0, "far": 1.0}, UnknownNameError, "Did you mean 'right'"),
     ],
@@ -277,8 +263,20 @@ def test_a_model_between_two_others_is_noted(rng):
         name: lq.from_arrays(logp=np.zeros(shape), grad=grad, curv=curv, y=y)
         for name, (grad, curv) in zip(("left", "right", "middle"), (*parts, middle), strict=True)
     }
-    with pytest.warns(IdentifiabilityWarning, match="'left', 'right', 'middle'"):
+    with pytest.warns(IdentifiabilityWarning, match="'left', 'right', 'middle' are not determ"):
         lq.lock(models)
+
+
+def test_collinear_models_are_not_called_alike(rng):
+    # Centred normals: only Σ w / σ² matters. The models differ, their weights are not unique.
+    y = rng.normal(0, 1.5, size=300)
+    models = {
+        str(sd): lq.from_family("normal", y=y, mu=np.zeros((4, 100)), sigma=sd)
+        for sd in (1.0, 1.4, 2.0, 3.0)
+    }
+    with pytest.warns(IdentifiabilityWarning) as caught:
+        lq.lock(models)
+    assert ["not determined" in str(w.message) for w in caught] == [True]
 
 
 # Notes
@@ -293,6 +291,33 @@ def test_few_and_sticky_draws_are_noted(rng):
     }
     with pytest.warns(MonteCarloWarning, match="'sticky'"):
         lq.lock(models)
+
+
+def test_a_flat_score_is_no_alarm(rng):
+    # A very wide model scores almost the same everywhere; its Monte Carlo error is tiny too.
+    y = rng.normal(size=100)
+    mu = rng.normal(0, 0.05, (4, 100))
+    sigma = np.exp(rng.normal(0, 0.05, (4, 100)))
+    models = {
+        "good": lq.from_family("normal", y=y, mu=mu, sigma=sigma),
+        "wide": lq.from_family("normal", y=y, mu=mu, sigma=30 * sigma),
+    }
+    assert lq.lock(models).notes == ()
+
+
+def test_too_few_draws_for_any_error_are_noted(rng):
+    y = rng.normal(size=30)
+    models = {"two": lq.from_family("normal", y=y, mu=0.1 * rng.normal(size=(2, 2)), sigma=1.0)}
+    with pytest.warns(MonteCarloWarning, match="Fewer than four draws per chain for 'two'"):
+        fit = lq.lock(models)
+    with pytest.raises(UnsupportedError, match="at least 25 draws"):
+        fit.logpdf(loo=True)
+
+
+@pytest.mark.parametrize("seed", [None, -1, "x", 1.5])
+def test_bad_seeds_are_noticed_at_once(normals, seed):
+    with pytest.raises(ParameterError, match="random_seed"):
+        lq.lock(normals, random_seed=seed)
 
 
 def test_a_single_chain_is_noted_and_the_warning_points_here(rng):

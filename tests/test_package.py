@@ -79,3 +79,14 @@ def test_demo_numbers(shown):
 def test_demo_picture(shown, tmp_path):
     demo.draw(shown, tmp_path / "new" / "people.png")
     assert (tmp_path / "new" / "people.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_readme_example_prints_what_the_readme_says(capsys):
+    readme = (ROOT / "README.md").read_text()
+    code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
+    shown = re.search(r"```text\n(.*?)```", readme, re.DOTALL)
+    exec(compile(code[1], "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    # Gaps at the level of rounding differ between machines.
+    rounding = re.compile(r"within \S+ of the best objective, \S+ of its size; \d+ steps")
+    assert rounding.sub("", printed) == rounding.sub("", shown[1])

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
 import lockquack as lq
-from lockquack.errors import IdentifiabilityWarning, LockquackWarning
+from lockquack.errors import IdentifiabilityWarning
 from lockquack.jets import stack_jets
 from lockquack.transforms import get_transform
-
-
-def lock_quietly(models, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LockquackWarning)
-        return lq.lock(models, **options)
+from tests.helpers import lock
 
 
 @pytest.mark.parametrize(("kind", "stored"), [("loo", "loo"), ("in-sample", "in_sample")])
@@ -44,11 +37,11 @@ def test_locking_weights_of_every_subset(family, kind, stored):
         for subset in answers["sets"].values():
             chosen = {name: models[name] for name in subset["models"]}
             expected = subset["locking"][stored]["standardised"]
-            fit = lock_quietly(chosen, scores=kind)
+            fit = lock(chosen, scores=kind)
             np.testing.assert_allclose(fit.weights, expected["weights"], atol=1e-5)
             assert fit.solution.objective == pytest.approx(expected["objective"], rel=1e-9)
             assert fit.solution.relative_gap < 1e-9
-            raw = lock_quietly(chosen, scores=kind, scale=1.0)
+            raw = lock(chosen, scores=kind, scale=1.0)
             np.testing.assert_allclose(
                 raw.weights, subset["locking"][stored]["raw"]["weights"], atol=1e-5
             )
@@ -58,7 +51,7 @@ def test_flat_prior_reaches_the_stored_optimum_with_exact_zeros(family):
     for scale, answers in family.answers["scales"].items():
         models = family.models(scale)
         for subset in answers["sets"].values():
-            fit = lock_quietly({name: models[name] for name in subset["models"]}, prior=1.0)
+            fit = lock({name: models[name] for name in subset["models"]}, prior=1.0)
             expected = subset["locking"]["loo"]["standardised_no_prior"]
             assert fit.solution.objective <= expected["objective"] + 1e-6
             tiny = np.array(expected["weights"]) < 1e-7
@@ -69,14 +62,14 @@ def test_duplicated_models_are_noted_and_their_sum_is_stable(family):
     scale, answers = next(iter(family.answers["scales"].items()))
     models = family.models(scale)
     groups = [[entry.split(" (")[0] for entry in group] for group in family.answers["duplicates"]]
-    weights = lock_quietly(models).weights
+    weights = lock(models).weights
     for group in groups:
         single = {name: m for name, m in models.items() if name not in group[1:]}
-        alone = lock_quietly(single).weights
+        alone = lock(single).weights
         together = float(weights.sel(model=group).sum())
         assert together == pytest.approx(float(alone.sel(model=group[0])), abs=0.05)
         if together > 0.05:
-            fit = lock_quietly(models)
+            fit = lock(models)
             notes = [n.message for n in fit.notes if n.category is IdentifiabilityWarning]
             assert any(all(repr(name) in note for name in group) for note in notes)
     assert float(weights.sum()) == pytest.approx(1.0)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from lockquack import errors as errors
     from lockquack.adapters.arrays import from_arrays as from_arrays
     from lockquack.adapters.datatree import from_datatree as from_datatree
     from lockquack.adapters.family import from_family as from_family
@@ -40,10 +41,12 @@ _HOMES = {
     "lock": "methods",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", "errors", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("lockquack.errors")
     if name not in _HOMES:
         raise AttributeError(f"module 'lockquack' has no attribute {name!r}")
     return getattr(import_module(f"lockquack.{_HOMES[name]}"), name)

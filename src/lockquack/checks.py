@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from lockquack.errors import (
     DerivativeError,
     EdgeError,
     LockquackError,
-    LockquackWarning,
     MonteCarloWarning,
     ObservationMismatchError,
     SmoothnessError,
@@ -20,19 +18,12 @@ from lockquack.errors import (
     TransformError,
 )
 from lockquack.jets import Array
+from lockquack.notes import Note
 from lockquack.predictive import Predictive
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
 
 Models = Mapping[str, Predictive]
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something a user should know about a result; shown in its table and warned of once."""
-
-    category: type[LockquackWarning]
-    message: str
 
 
 @contextmanager
@@ -67,6 +58,10 @@ def _require_models(models: Models) -> None:
     if not models:
         raise LockquackError("There are no models to combine.")
     for name, model in models.items():
+        if not isinstance(name, str) or not name or name.startswith("["):
+            raise LockquackError(
+                f"Model names must be strings, not empty and not beginning with '['; got {name!r}."
+            )
         if not isinstance(model, Predictive):
             raise LockquackError(
                 f"Model {name!r} is a {type(model).__name__}. Make it a model first, with "
@@ -97,14 +92,15 @@ def _require_same_labels(
         raise ObservationMismatchError(
             f"Models {first!r} and {name!r} have {expected.size} and {got.size} values of {dim!r}."
         )
-    order = " The same labels appear in another order." * (
-        sorted(map(str, expected)) == sorted(map(str, got))
-    )
-    at = int(np.flatnonzero(expected != got)[0])
+    same_set = sorted(map(str, expected)) == sorted(map(str, got))
+    hint = " The same labels appear in another order: reorder the draws." if same_set else ""
+    differs = (expected != got) & ~((expected != expected) & (got != got))  # NaN equals NaN
+    if not differs.any():
+        return
+    at = int(np.flatnonzero(differs)[0])
     raise ObservationMismatchError(
         f"Models {first!r} and {name!r} label their observations differently: position {at} of "
-        f"{dim!r} is {expected[at]} in the one and {got[at]} in the other.{order} Reorder the "
-        "draws of one of them."
+        f"{dim!r} is {expected[at]} in the one and {got[at]} in the other.{hint}"
     )
 
 
@@ -118,6 +114,7 @@ def _require_same_values(reference: Predictive, model: Predictive, first: str, n
     at = int(np.flatnonzero(differs)[0])
     _suspect_transform(expected, got, first, name)
     _suspect_transform(got, expected, name, first)
+    _suspect_rescaling(expected, got, first, name)
     same_set = np.allclose(np.sort(expected, axis=0), np.sort(got, axis=0), rtol=1e-6)
     hint = " The same values appear in another order: reorder the draws." if same_set else ""
     raise ObservationMismatchError(
@@ -125,6 +122,15 @@ def _require_same_values(reference: Predictive, model: Predictive, first: str, n
         f"first at {reference.observations.describe(at)}: {expected[at].tolist()} and "
         f"{got[at].tolist()}.{hint}"
     )
+
+
+def _suspect_rescaling(y: Array, z: Array, first: str, name: str) -> None:
+    slope = (y - y.mean(axis=0)).std(axis=0) / np.where(z.std(axis=0) > 0, z.std(axis=0), 1.0)
+    if len(y) > 2 and np.allclose((z - z.mean(axis=0)) * slope, y - y.mean(axis=0), atol=0):
+        raise TransformError(
+            f"The outcomes of models {first!r} and {name!r} differ by a shift or a change of "
+            "units, as after standardising. Bring both models to the same units first."
+        )
 
 
 def _suspect_transform(y: Array, z: Array, natural: str, transformed: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import textwrap
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +15,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lockquack.checks import Note
 from lockquack.collapse import Kind
-from lockquack.errors import UnsupportedError
+from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.fitting import Problem
 from lockquack.jets import Array
+from lockquack.notes import Note, density_notes
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
+#: Models that the printed table shows.
+_ROWS_SHOWN = 30
 #: Numbers that a group of bootstrap replicates may hold at once.
 _NUMBERS_AT_ONCE = 2**22
 _KINDS: dict[Kind, str] = {
@@ -79,27 +83,19 @@ class Combination:
         """Weights of the models."""
         return self._over_models(self.solution.x, "weights")
 
-    @cached_property
+    @property
     def weights_se(self) -> xr.DataArray:
         """Standard errors of the weights, by the Bayesian bootstrap over observations."""
-        draws = self.bootstrap(_REPLICATES, random_seed=self.random_seed)
-        return self._over_models(draws.values.std(axis=0, ddof=1), "weights_se")
+        return self._over_models(self._weights_se, "weights_se")
 
-    @cached_property
+    @property
     def pointwise(self) -> xr.DataArray:
         """Score of each model and of the combination at each observation, larger is better.
 
         The combination, called like its operator in brackets, comes first. Its own score is
         that of the observations to which the weights were fitted, so slightly optimistic.
         """
-        pooled = self.operator.pool(self.problem.jets, self.solution.x)
-        values = np.concatenate(
-            [
-                self.rule.score(pooled, self.problem.unit)[None],
-                self.rule.score(self.problem.jets, self.problem.unit),
-            ]
-        )
-        return self.observations.label(values, {"model": self._rows}, "score")
+        return self.observations.label(self._scored.copy(), {"model": self._rows}, "score")
 
     def bootstrap(
         self,
@@ -130,6 +126,8 @@ class Combination:
         xarray.DataArray
             Weights with dimensions ``draw`` and ``model``.
         """
+        if n < 1:
+            raise ParameterError(f"The number of bootstrap draws must be at least 1; got {n}.")
         rng = np.random.default_rng(random_seed)
         K, n_obs = len(self.names), self.observations.n
         at_once = max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K))
@@ -168,11 +166,13 @@ class Combination:
         xarray.DataArray
             One log density per observation. Its sum is the total log score.
         """
-        return self.observations.label(self._normalise(loo, progressbar).logp, name="logpdf")
+        normalised = self._normalise(loo, progressbar)
+        return self.observations.label(normalised.logp.copy(), name="logpdf")
 
     def log_norm(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
         """Log of the normaliser of the pool at each observation; see :meth:`logpdf`."""
-        return self.observations.label(self._normalise(loo, progressbar).log_norm, name="log_norm")
+        normalised = self._normalise(loo, progressbar)
+        return self.observations.label(normalised.log_norm.copy(), name="log_norm")
 
     def diagnostics(self, *, progressbar: bool | None = None) -> xr.Dataset:
         """Examine each model's draws at each observation; takes longer than the fit itself.
@@ -203,13 +203,12 @@ class Combination:
         and its standard error, paired over observations; ``mcse``, the part of the score's
         error that is due to the finite number of draws.
         """
-        n = self.observations.n
-        scored = self.pointwise.values.reshape(len(self._rows), n)
+        scored = self._scored
         behind = scored - scored[0]
         return pd.DataFrame(
             {
                 "weight": [np.nan, *self.solution.x],
-                "weight_se": [np.nan, *self.weights_se.values],
+                "weight_se": [np.nan, *self._weights_se],
                 "score": scored.sum(axis=1),
                 "score_se": _se_of_total(scored),
                 "diff": behind.sum(axis=1),
@@ -230,7 +229,8 @@ class Combination:
 
     def __repr__(self) -> str:
         lines = [*self._header(), "", self._formatted().to_string(), "", self._certificate()]
-        lines += [f"Note: {note.message}" for note in self.notes]
+        for note in self.notes:
+            lines += textwrap.wrap(f"Note: {note.message}", 88, subsequent_indent="  ")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -239,6 +239,21 @@ class Combination:
         notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in self.notes)
         foot = html.escape(self._certificate())
         return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+
+    @cached_property
+    def _scored(self) -> Array:
+        """Scores of the combination and of each model, (1 + K, n)."""
+        pooled = self.operator.pool(self.problem.jets, self.solution.x)
+        unit = self.problem.unit
+        return np.concatenate(
+            [self.rule.score(pooled, unit)[None], self.rule.score(self.problem.jets, unit)]
+        )
+
+    @cached_property
+    def _weights_se(self) -> Array:
+        replicates = _REPLICATES if len(self.names) <= 50 else _REPLICATES // 4
+        draws = self.bootstrap(replicates, random_seed=self.random_seed)
+        return draws.values.std(axis=0, ddof=1)
 
     @property
     def _rows(self) -> list[str]:
@@ -257,16 +272,32 @@ class Combination:
             )
         return self.models
 
-    def _normalise(self, loo: bool, progressbar: bool | None) -> Normalised:
-        from lockquack.density.pooled import normalise
+    @cached_property
+    def _densities(self) -> dict[bool, Normalised]:
+        """Normalised densities, in-sample and leave-one-out, once they were asked for."""
+        return {}
 
-        return normalise(
-            self._require_models(), self.operator, self.solution.x, loo=loo, progressbar=progressbar
-        )
+    def _normalise(self, loo: bool, progressbar: bool | None) -> Normalised:
+        if loo not in self._densities:
+            from lockquack.density.pooled import normalise
+
+            used = self.solution.x > 0
+            models = {
+                name: model
+                for keep, (name, model) in zip(used, self._require_models().items(), strict=True)
+                if keep
+            }
+            result = normalise(
+                models, self.operator, self.solution.x[used], loo=loo, progressbar=progressbar
+            )
+            for note in density_notes(models, result, self.observations):
+                warnings.warn(note.message, note.category, stacklevel=3)
+            self._densities[loo] = result
+        return self._densities[loo]
 
     def _header(self) -> list[str]:
         concentration = np.unique(self.problem.concentration)
-        prior = f"{concentration[0]:g}" if concentration.size == 1 else "…"
+        prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
         unit = ", ".join(f"{s:.4g}" for s in self.problem.unit)
         return [
             f"{self.operator.name.capitalize()}, fitted by the {_KINDS[self.scores]} "
@@ -276,16 +307,21 @@ class Combination:
         ]
 
     def _formatted(self) -> pd.DataFrame:
+        """Round for reading; of very many models, show those with most weight."""
         table = self.to_dataframe()
-        digits = {"weight": 3, "weight_se": 3, "mcse": 2}
-        columns = {
-            name: [
-                "" if np.isnan(value) else f"{value:.{digits.get(str(name), 1)}f}"
-                for value in column
-            ]
-            for name, column in table.items()
-        }
-        return pd.DataFrame(columns, index=table.index).rename_axis(None)
+        if len(self.names) > _ROWS_SHOWN:
+            most = table["weight"].iloc[1:].nlargest(_ROWS_SHOWN).index
+            table = table.loc[[table.index[0], *most]]
+        shown = pd.DataFrame(
+            {name: [_rounded(str(name), value) for value in table[name]] for name in table},
+            index=[_shortened(str(name)) for name in table.index],
+        )
+        if len(self.names) > _ROWS_SHOWN:
+            rest = pd.DataFrame(
+                "", index=[f"… {len(self.names) - _ROWS_SHOWN} more"], columns=shown.columns
+            )
+            shown = pd.concat([shown, rest])
+        return shown
 
     def _certificate(self) -> str:
         solution = self.solution
@@ -294,6 +330,18 @@ class Combination:
             f"{state}: within {float(solution.gap):.1e} of the best objective, "
             f"{float(solution.relative_gap):.0e} of its size; {int(solution.iterations)} steps"
         )
+
+
+def _rounded(column: str, value: float) -> str:
+    if np.isnan(value):
+        return ""
+    if abs(value) >= 1e7:
+        return f"{value:.3e}"
+    return f"{value:.{ {'weight': 3, 'weight_se': 3, 'mcse': 2}.get(column, 1) }f}"
+
+
+def _shortened(name: str, width: int = 28) -> str:
+    return name if len(name) <= width else f"{name[: width - 9]}…{name[-8:]}"
 
 
 def load(path: str | Path) -> Combination:

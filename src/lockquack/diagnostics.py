@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, log_sum_exp
+
+_FEWEST_FOR_PSIS = 25
 
 
 def mcse_mean(series: Array) -> float:
@@ -23,6 +26,8 @@ def mcse_mean(series: Array) -> float:
 
 def ess_mean(draws: Array) -> Array:
     """Effective sample size for the mean of each quantity in (chain, draw, quantity)."""
+    if draws.shape[1] < 4:
+        return np.full(draws.shape[2:], np.nan)
     from arviz_stats.base import array_stats
 
     return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="mean"))
@@ -33,6 +38,12 @@ def psis(logp: Array) -> tuple[Array, Array]:
 
     The log weights have the shape of the input and sum to one over the draws.
     """
+    n_draws = logp.shape[0] * logp.shape[1]
+    if n_draws < _FEWEST_FOR_PSIS:
+        raise UnsupportedError(
+            f"Leave-one-out densities need at least {_FEWEST_FOR_PSIS} draws to fit the tail of "
+            f"their importance weights; there are {n_draws}."
+        )
     from arviz_stats.base import array_stats
 
     with np.errstate(all="ignore"):  # a hopeless tail shows in its k̂

@@ -74,6 +74,10 @@ class ParetoWarning(LockquackWarning):
     """Importance weights whose tail is too heavy for leave-one-out densities."""
 
 
+class QuadratureWarning(LockquackWarning):
+    """A normaliser whose error is larger than it should be."""
+
+
 class IdentifiabilityWarning(LockquackWarning):
     """Models that the score cannot tell apart."""
 

@@ -17,26 +17,36 @@ _ERRORS = 3.0
 _LOADING = 0.1
 
 
-def confusable(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
-    """Group the models between which weight can move without a change in score that is real.
+def duplicates(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
+    """Group models any two of which are alike, as far as weight can move between them.
 
-    A change is real if it exceeds three Monte Carlo standard errors of the scores involved
-    and the rounding error of a total of the given ``size``. Weights within a group are not
+    The score does not change by more than three Monte Carlo standard errors, nor by more than
+    the rounding error of a total of the given ``size``. Weights within a group are not
     identified; their sum is.
-
-    Returns
-    -------
-    list of tuple
-        Groups of model indices, disjoint, in order.
     """
-    noise = np.nan_to_num(np.square(mcse))
+    at_stake = [p for p in combinations(range(weights.size), 2) if weights[list(p)].sum() > _MASS]
+    pairs = np.array(at_stake, dtype=np.intp).reshape(-1, 2)
+    directions = np.zeros((len(pairs), weights.size))
+    directions[np.arange(len(pairs)), pairs[:, 0]] = 1.0
+    directions[np.arange(len(pairs)), pairs[:, 1]] = -1.0
+    return _groups(problem, weights, mcse, size, directions)
+
+
+def collinear(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
+    """Group models among which some shift of weight leaves the score unchanged in that sense."""
+    return _groups(problem, weights, mcse, size, problem.flat_directions(weights))
+
+
+def _groups(
+    problem: Problem, weights: Array, mcse: Array, size: float, directions: Array
+) -> list[tuple[int, ...]]:
     groups: list[set[int]] = []
-    for direction in _directions(problem, weights):
+    for direction in directions:
         moved = _main_part(direction)
         first, last = reach(weights, moved)
         if last - first < _MASS:
             continue
-        error = (last - first) * np.sqrt(np.square(moved) @ noise)
+        error = (last - first) * np.sqrt(np.square(moved) @ np.square(mcse))
         if problem.score_range(weights, moved, first, last) <= _ERRORS * error + 1e-9 * size:
             groups = _merge(groups, set(np.flatnonzero(moved).tolist()))
     return sorted(tuple(sorted(group)) for group in groups)
@@ -48,14 +58,6 @@ def reach(weights: Array, direction: Array) -> tuple[float, float]:
     steps = -weights[moving] / direction[moving]
     backward, forward = steps[direction[moving] > 0], steps[direction[moving] < 0]
     return float(backward.max(initial=-np.inf)), float(forward.min(initial=np.inf))
-
-
-def _directions(problem: Problem, weights: Array) -> Array:
-    pairs = list(combinations(range(weights.size), 2))
-    directions = np.zeros((len(pairs), weights.size))
-    for row, (j, k) in enumerate(pairs):
-        directions[row, j], directions[row, k] = 1.0, -1.0
-    return np.concatenate([directions, problem.flat_directions(weights)])
 
 
 def _main_part(direction: Array) -> Array:

@@ -8,29 +8,20 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 from numpy.typing import ArrayLike
 
-from lockquack.checks import Note, check_models, naming
+from lockquack.checks import check_models, naming
 from lockquack.collapse import Kind
 from lockquack.combination import Combination
-from lockquack.errors import (
-    ConvergenceWarning,
-    IdentifiabilityWarning,
-    MonteCarloWarning,
-    ParameterError,
-    UnsupportedError,
-    unknown_name,
-)
-from lockquack.fitting import Problem, problem_for
-from lockquack.identifiability import confusable
+from lockquack.errors import ParameterError, UnsupportedError, unknown_name
+from lockquack.fitting import problem_for
 from lockquack.jets import Array, stack_jets
+from lockquack.notes import fit_notes
 from lockquack.operators import Locking, Operator, get_operator
 from lockquack.predictive import Predictive
 from lockquack.rules import Hyvarinen, Rule, get_rule
-from lockquack.solvers.base import Solution
-
-#: Share of the sampling error that the Monte Carlo error may reach before it is a concern.
-_MCSE_SHARE = 0.25
 
 
 def lock(
@@ -64,8 +55,9 @@ def lock(
         Name → model, as made by :func:`from_arrays`, :func:`from_family` or
         :func:`from_datatree`, all of the same observations.
     prior
-        Concentration of the Dirichlet prior on the weights, at least 1, for all models or for
-        each. At 1 the prior is flat and weights can be exactly zero.
+        Concentration of the Dirichlet prior on the weights, at least 1: one number for all
+        models, one for each in their order, or by name (dict, Series, DataArray). At 1 the
+        prior is flat and weights can be exactly zero.
     scores
         ``"loo"`` for leave-one-out, ``"in-sample"``, or ``"held-out"`` if the observations were
         not used to fit the models.
@@ -154,6 +146,8 @@ def combine(
     problem_type = problem_for(operator, rule)
     if scores not in get_args(Kind):
         raise unknown_name("kind of scores", scores, get_args(Kind))
+    if not isinstance(random_seed, int | np.integer) or random_seed < 0:
+        raise ParameterError(f"random_seed must be an integer from 0; got {random_seed!r}.")
     notes = check_models(models, rule)
     names = tuple(models)
     collapsed = []
@@ -167,8 +161,9 @@ def combine(
     )
     solution = problem.solve()
     mcse = np.array([each.mcse(unit) for each in collapsed])
-    scored = rule.score(problem.jets, unit)
-    notes += _notes(problem, solution, mcse, scored, names)
+    pooled = rule.score(operator.pool(problem.jets, solution.x), unit)
+    scored = np.concatenate([pooled[None], rule.score(problem.jets, unit)])
+    notes += fit_notes(names, problem, solution, mcse, scored)
     for note in notes:
         warnings.warn(note.message, note.category, stacklevel=_stacklevel)
     return Combination(
@@ -181,7 +176,7 @@ def combine(
         solution=solution,
         mcse=mcse,
         notes=tuple(notes),
-        random_seed=random_seed,
+        random_seed=int(random_seed),
         models=dict(models),
     )
 
@@ -191,12 +186,22 @@ def _with_scale(rule: Rule, scale: ArrayLike | None) -> Rule:
         return rule
     if not isinstance(rule, Hyvarinen):
         raise UnsupportedError(f"{rule!r} has no scale; only the Hyvärinen score does.")
-    values = np.asarray(scale, dtype=np.float64)
-    return replace(rule, scale=tuple(values.ravel().tolist()))
+    return replace(rule, scale=tuple(_numbers("scale", scale).ravel().tolist()))
+
+
+def _numbers(name: str, given: Any) -> Array:
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be numeric; got {given!r}.") from error
 
 
 def _concentration(prior: Any, names: tuple[str, ...]) -> Array:
-    """Read the prior as one concentration per model."""
+    """Read the prior as one concentration per model; labels decide where there are any."""
+    if isinstance(prior, xr.DataArray):
+        prior = prior.to_series()
+    if isinstance(prior, pd.Series):
+        prior = prior.to_dict()
     if isinstance(prior, Mapping):
         unknown = [name for name in prior if name not in names]
         if unknown:
@@ -205,54 +210,15 @@ def _concentration(prior: Any, names: tuple[str, ...]) -> Array:
         if missing:
             raise ParameterError(f"The prior says nothing about model {missing[0]!r}.")
         prior = [prior[name] for name in names]
-    values = np.asarray(prior, dtype=np.float64)
+    values = _numbers("prior", prior)
     if values.shape not in ((), (len(names),)):
         raise ParameterError(
-            f"prior must be one concentration or {len(names)}, one per model; got {values.size}."
+            f"prior must be one concentration or {len(names)}, one per model; got the shape "
+            f"{values.shape}."
         )
     if not (np.isfinite(values).all() and (values >= 1).all()):
         raise ParameterError(
-            f"Dirichlet concentrations below 1 make the problem non-convex; got {prior}. Use 1 "
-            "for a flat prior."
+            f"The Dirichlet concentrations of the prior must be finite and at least 1, or the "
+            f"problem would not be convex; got {prior}. Use 1 for a flat prior."
         )
     return np.broadcast_to(values, (len(names),)).copy()
-
-
-def _notes(
-    problem: Problem, solution: Solution, mcse: Array, scored: Array, names: tuple[str, ...]
-) -> list[Note]:
-    notes = []
-    if not solution.converged:
-        notes.append(
-            Note(
-                ConvergenceWarning,
-                f"The solver stopped early ({solution.status}): the objective may be up to "
-                f"{float(solution.gap):.2g} from its optimum, {float(solution.relative_gap):.2g} "
-                "of its size.",
-            )
-        )
-    spread = np.sqrt(scored.shape[1]) * scored.std(axis=1)
-    noisy = np.flatnonzero((mcse > _MCSE_SHARE * spread) & (spread > 0))
-    if noisy.size:
-        worst = max(noisy, key=lambda k: mcse[k] / spread[k])
-        notes.append(
-            Note(
-                MonteCarloWarning,
-                f"Too few effective draws for {', '.join(repr(names[k]) for k in noisy)}: the "
-                f"Monte Carlo error of the score of {names[worst]!r} is {mcse[worst]:.2g}, its "
-                f"sampling error {spread[worst]:.2g}. Draw longer chains.",
-            )
-        )
-    # What too few draws hide is said above; it does not make models alike.
-    trusted = np.where(mcse > _MCSE_SHARE * spread, 0.0, mcse)
-    for group in confusable(problem, solution.x, trusted, float(solution.scale)):
-        listed = ", ".join(repr(names[k]) for k in group)
-        notes.append(
-            Note(
-                IdentifiabilityWarning,
-                f"The models {listed} cannot be told apart: moving weight among them changes the "
-                f"score by less than its Monte Carlo error. Together they have weight "
-                f"{solution.x[list(group)].sum():.3f}; how it is split among them means nothing.",
-            )
-        )
-    return notes

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
-from lockquack.errors import NonFiniteError, ShapeError
+from lockquack.errors import NonFiniteError, ShapeError, SupportError
+from lockquack.families.base import outside
 from lockquack.jets import Array
+from lockquack.labels import from_pandas, labels_of, string_dims
+from lockquack.numeric import as_numeric
 
 OBS_DIM = "obs_id"
 COMPONENT_DIM = "component"
+#: The dimensions that draws and results have besides those of the observations.
+RESERVED_DIMS = ("model", "chain", "draw")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +30,7 @@ class Observations:
     ``coords`` remember the grid, so that :meth:`label` can hand results back in it.
     """
 
-    values: Array  # (n, d)
+    values: Array  # (n, d), read-only
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     coords: Mapping[str, np.ndarray[Any, Any]]  # one-dimensional, those the user gave
@@ -40,6 +46,13 @@ class Observations:
     def d(self) -> int:
         """Number of components of one outcome."""
         return int(self.values.shape[1])
+
+    @property
+    def labels(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Labels of the observation dimensions and of the components, where there are any."""
+        if self.component_dim is None or self.components is None:
+            return dict(self.coords)
+        return {**self.coords, self.component_dim: self.components}
 
     def describe(self, index: int) -> str:
         """Name one observation for a message: its position and, where there are, its labels."""
@@ -86,48 +99,91 @@ class Observations:
 
 
 def as_observations(y: Any, component_dim: Hashable | None = None) -> Observations:
-    """Read outcomes from an array or DataArray.
+    """Read outcomes from an array, a DataArray or a pandas Series.
 
     Arrays are (obs,) or (obs, component). A DataArray may have any observation dimensions;
-    ``component_dim`` names the one that is part of a single, vector-valued outcome.
+    ``component_dim`` names the one that is part of a single, vector-valued outcome. The values
+    are copied and cannot be written to.
     """
-    labelled = _as_dataarray(y, component_dim)
-    if COMPONENT_DIM in labelled.dims and component_dim is None:
-        component_dim = COMPONENT_DIM
+    labelled, component_dim = _as_dataarray(y, component_dim)
     if component_dim is not None:
         labelled = labelled.transpose(..., component_dim)
-    obs_dims = tuple(str(dim) for dim in labelled.dims if dim != component_dim)
+    dims = tuple(str(dim) for dim in labelled.dims)
+    _require_free_names(dims)
+    obs_dims = tuple(dim for dim in dims if dim != component_dim)
     shape = tuple(labelled.sizes[dim] for dim in obs_dims)
-    values = np.asarray(labelled.values, dtype=np.float64)
+    labels = labels_of(labelled)
+    values = np.array(labelled.values, dtype=np.float64)
     values = values.reshape(-1, labelled.sizes[component_dim] if component_dim is not None else 1)
-    coords = {dim: labelled.indexes[dim].to_numpy() for dim in obs_dims if dim in labelled.indexes}
-    components = None
-    if component_dim is not None and component_dim in labelled.indexes:
-        components = labelled.indexes[component_dim].to_numpy()
+    values.setflags(write=False)
     observations = Observations(
         values,
         obs_dims,
         shape,
-        coords,
-        None if component_dim is None else str(component_dim),
-        components,
+        {dim: labels[dim] for dim in obs_dims if dim in labels},
+        component_dim,
+        None if component_dim is None else labels.get(component_dim),
     )
     _require_finite(observations)
     return observations
 
 
-def _as_dataarray(y: Any, component_dim: Hashable | None) -> xr.DataArray:
-    if isinstance(y, xr.DataArray):
-        if component_dim is not None and component_dim not in y.dims:
-            raise ShapeError(f"y has no dimension {component_dim!r}; its dimensions are {y.dims}.")
-        return y
-    values = np.asarray(y)
-    if values.ndim not in (1, 2):
-        raise ShapeError(
-            f"y must have shape (obs,) or (obs, component); got {values.shape}. "
-            "Give a DataArray to name more dimensions."
+def require_inside(
+    what: str, values: Array, interval: tuple[float, float], observations: Observations
+) -> None:
+    """Refuse outcomes, or a function of them, outside an open interval."""
+    bad = outside(values, interval).any(axis=1)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        low, high = interval
+        raise SupportError(
+            f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
+            f"first {values[at].tolist()} at {observations.describe(at)}."
         )
-    return xr.DataArray(values, dims=[OBS_DIM, component_dim or COMPONENT_DIM][: values.ndim])
+
+
+def _as_dataarray(y: Any, component_dim: Hashable | None) -> tuple[xr.DataArray, str | None]:
+    """Return y with string dimensions and the one that holds components, if any does."""
+    wanted = None if component_dim is None else str(component_dim)
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1 and wanted is None:
+        y = y.iloc[:, 0]  # one column of a table is a scalar outcome
+    y = from_pandas(y, OBS_DIM, wanted or COMPONENT_DIM)
+    if isinstance(y, xr.DataArray):
+        labelled = string_dims(y)
+        as_numeric("y", y.values)
+        if labelled.ndim == 0:
+            raise ShapeError("y is a single number; give one outcome per observation.")
+    else:
+        values = as_numeric("y", y)
+        if values.ndim not in (1, 2):
+            raise ShapeError(
+                f"y must have shape (obs,) or (obs, component); got {values.shape}. "
+                'Name the dimensions of a grid: xr.DataArray(y, dims=("school", "year")).'
+            )
+        dims = [OBS_DIM, wanted or COMPONENT_DIM][: values.ndim]
+        labelled = xr.DataArray(values, dims=dims)
+    if wanted is None and COMPONENT_DIM in labelled.dims:
+        wanted = COMPONENT_DIM
+    if wanted is not None and wanted not in labelled.dims:
+        raise ShapeError(
+            f"y has no dimension {wanted!r}, which component_dim= names; it has the dimensions "
+            f"{labelled.dims} of shape {labelled.shape}. Leave component_dim out for scalar "
+            "outcomes."
+        )
+    if labelled.dims == (wanted,):
+        raise ShapeError(
+            f"y has the dimension {wanted!r} of its components only; add one for the observations."
+        )
+    return labelled, wanted
+
+
+def _require_free_names(dims: tuple[str, ...]) -> None:
+    taken = [dim for dim in dims if dim in RESERVED_DIMS]
+    if taken:
+        raise ShapeError(
+            f"y has a dimension called {taken[0]!r}, a name that results need for themselves. "
+            f"Rename it: y.rename({taken[0]}='observed_{taken[0]}')."
+        )
 
 
 def _require_finite(observations: Observations) -> None:

@@ -103,8 +103,8 @@ class Predictive(ABC):
         """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
         raise self._not_evaluable()
 
-    def bulk(self, obs: slice, multiples: Array) -> Array:
-        """Outcomes that many spreads from the middle of the prediction, (multiple, obs).
+    def bulks(self, obs: slice, multiples: Array) -> Array:
+        """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
 
         For scalar outcomes. Where quadrature begins to look.
         """
@@ -175,12 +175,16 @@ class Predictive(ABC):
         """Return the same draws with another description of their density."""
         return replace(self, likelihood=likelihood)
 
-    def to_datatree(self, var_name: str = "y") -> xr.DataTree:
+    def to_datatree(self, var_name: str | None = None) -> xr.DataTree:
         """Hold the model in an ArviZ container, from which :func:`from_datatree` takes it back.
 
         Log densities and derivatives at every draw and observation are computed and stored.
+        The outcome is called ``y`` unless ``var_name`` says otherwise.
         """
         import xarray as xr
+
+        if var_name is None:
+            var_name = "y" if "y" not in self.observations.dims else "outcome"
 
         everything = slice(0, self.n_obs)
         tiles = [

@@ -82,9 +82,9 @@ def save_combination(fit: Combination, path: str | Path) -> None:
 def load_combination(path: str | Path) -> Combination:
     """Read a combination; see :func:`lockquack.load`."""
     from lockquack import errors
-    from lockquack.checks import Note
     from lockquack.combination import Combination
     from lockquack.fitting import problem_for
+    from lockquack.notes import Note
     from lockquack.operators import get_operator
     from lockquack.rules import RULES
     from lockquack.solvers.base import Solution

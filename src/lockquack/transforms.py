@@ -241,10 +241,11 @@ class Exp(Transform):
         return Edge(-np.inf, order + 1.0)
 
     def _forward(self, y: Array) -> Array:
-        return np.exp(y)
+        with np.errstate(over="ignore"):
+            return np.exp(y)
 
     def _slope(self, y: Array) -> Array:
-        return np.exp(y)
+        return self._forward(y)
 
     def _log_slope(self, y: Array) -> Array:
         return y

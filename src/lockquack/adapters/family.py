@@ -63,16 +63,20 @@ class FamilyPredictive(Predictive):
         shape = (self._count(draws), *self.observations.values[obs].shape)
         return np.broadcast_to(grad, shape), np.broadcast_to(curv, shape)
 
-    def bulk(self, obs: slice, multiples: Array) -> Array:
-        """Outcomes that many spreads from the middle of the prediction, (multiple, obs)."""
+    def bulks(self, obs: slice, multiples: Array) -> Array:
+        """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
+
+        Each chain, and each component of a mixture, may be a mode of its own.
+        """
         draws = slice(0, self.n_draws)
-        tiles = [self._parameters(chain, draws, obs) for chain in range(self.n_chains)]
         n = (self.n_draws, self.observations.values[obs].shape[0])
-        places = np.concatenate([np.broadcast_to(self.family.location(p), n) for p in tiles])
-        widths = np.concatenate([np.broadcast_to(self.family.spread(p), n) for p in tiles])
-        spread = np.sqrt(np.square(widths).mean(axis=0) + places.var(axis=0))
-        points = places.mean(axis=0) + multiples[:, None] * spread
-        points = np.clip(points, *self.family.support)
+        modes = []
+        for chain in range(self.n_chains):
+            for location, spread in self.family.bulks(self._parameters(chain, draws, obs)):
+                places, widths = np.broadcast_to(location, n), np.broadcast_to(spread, n)
+                width = np.sqrt(np.square(widths).mean(axis=0) + places.var(axis=0))
+                modes.append(places.mean(axis=0) + multiples[:, None] * width)
+        points = np.clip(np.stack(modes), *self.family.support)
         return points if self.transform is None else self.transform.backward(points)
 
     def _parameters(self, chain: int, draws: slice, obs: Selection) -> dict[str, Array]:

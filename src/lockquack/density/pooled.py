@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from lockquack.density.quadrature import Components, Integral, Line, Rows, integrate
-from lockquack.diagnostics import pareto_k_threshold, psis
-from lockquack.errors import ParetoWarning, SupportError, UnsupportedError
+from lockquack.diagnostics import psis
+from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, log_sum_exp
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
@@ -27,11 +26,13 @@ _DRAWS_AT_ONCE = 200
 
 @dataclass(frozen=True)
 class Normalised:
-    """Log density of the pool at each observation, and what normalised it."""
+    """Log density of the pool at each observation, what normalised it, and how well."""
 
     logp: Array  # (n,)
     log_norm: Array  # (n,)
     relative_error: Array  # (n,), of the normaliser
+    missing: Array  # (K, n): mass of each component that the quadrature did not see
+    pareto_k: Array  # (K, n), zero unless leave-one-out
 
 
 def normalise(
@@ -44,26 +45,22 @@ def normalise(
 ) -> Normalised:
     """Normalise the pool by quadrature at each observation and evaluate it there.
 
-    Models without weight are not evaluated. With ``loo``, draws are weighted by
+    Every model must be able to say its density anywhere. With ``loo``, draws are weighted by
     Pareto-smoothed importance sampling.
     """
-    used = {name: model for k, (name, model) in enumerate(models.items()) if weights[k] > 0}
-    _require_line(used)
-    weights = weights[weights > 0]
-    first = next(iter(used.values()))
-    parts, worst_k = [], np.zeros(len(used))
+    _require_line(models)
+    first = next(iter(models.values()))
+    parts = []
     with progress_bar(first.n_obs, "normalising", progressbar) as advance:
         for obs in first.observation_slices():
-            members = [_Member.of(model, obs, loo) for model in used.values()]
-            worst_k = np.maximum(worst_k, [member.pareto_k for member in members])
-            parts.append(_normalise_slice(members, operator, weights, _support(used)))
+            members = [_Member.of(model, obs, loo) for model in models.values()]
+            parts.append(_normalise_slice(members, operator, weights, _support(models)))
             advance(obs.stop - obs.start)
-    if loo:
-        _warn_of_pareto(dict(zip(used, worst_k.tolist(), strict=True)), first.n_samples)
     return Normalised(
-        np.concatenate([part.logp for part in parts]),
-        np.concatenate([part.log_norm for part in parts]),
-        np.concatenate([part.relative_error for part in parts]),
+        *(
+            np.concatenate([getattr(part, field.name) for part in parts], axis=-1)
+            for field in fields(Normalised)
+        )
     )
 
 
@@ -74,14 +71,13 @@ class _Member:
     model: Predictive
     obs: slice
     log_weights: Array | None  # (chain, draw, obs), normalised; None: equal
-    pareto_k: float
+    pareto_k: Array  # (obs,)
 
     @classmethod
     def of(cls, model: Predictive, obs: slice, loo: bool) -> _Member:
         if not loo:
-            return cls(model, obs, None, 0.0)
-        log_weights, pareto_k = psis(model.all_logp(obs))
-        return cls(model, obs, log_weights, float(np.nan_to_num(pareto_k, posinf=np.inf).max()))
+            return cls(model, obs, None, np.zeros(obs.stop - obs.start))
+        return cls(model, obs, *psis(model.all_logp(obs)))
 
     def logpdf(self, y: Array, rows: Rows) -> Array:
         """Predictive log densities at points (point, row) of some rows of the slice."""
@@ -98,7 +94,8 @@ class _Member:
         for chain in range(model.n_chains):
             for start in range(0, model.n_draws, _DRAWS_AT_ONCE):
                 draws = slice(start, min(start + _DRAWS_AT_ONCE, model.n_draws))
-                logp = model.logp_at(y[..., None], chain, draws, rows + self.obs.start)
+                with np.errstate(over="ignore"):  # far out in the tails
+                    logp = model.logp_at(y[..., None], chain, draws, rows + self.obs.start)
                 if self.log_weights is not None:
                     logp = logp + self.log_weights[chain, draws][:, rows]
                 totals.append(log_sum_exp(logp, axis=1))
@@ -145,7 +142,12 @@ def _normalise_slice(
     observed = members[0].model.observations.values[members[0].obs, 0]
     each = _components(members)(observed[None], np.arange(observed.size))[:, 0]
     logp = operator.pool_density(each, weights) - integral.log_value
-    return Normalised(logp, integral.log_value, integral.relative_error)
+    missing = np.abs(1.0 - np.exp(integral.log_masses))
+    for k, member in enumerate(members):
+        if member.model.likelihood.support != support:
+            missing[k] = 0.0  # part of it lies where the pool is zero
+    pareto_k = np.stack([member.pareto_k for member in members])
+    return Normalised(logp, integral.log_value, integral.relative_error, missing, pareto_k)
 
 
 def _breaks(members: list[_Member], support: tuple[float, float]) -> Array:
@@ -172,8 +174,8 @@ def _breaks(members: list[_Member], support: tuple[float, float]) -> Array:
 
 
 def _bulks(members: list[_Member], multiples: Array) -> Array:
-    """Outcomes at multiples of each component's spread, (component, multiple, row)."""
-    points = np.stack([member.model.bulk(member.obs, multiples) for member in members])
+    """Outcomes at multiples of the spread of each mode of each component, (mode, multiple, row)."""
+    points = np.concatenate([member.model.bulks(member.obs, multiples) for member in members])
     # A bulk that reaches beyond the range of a transform has no image there.
     missing = ~np.isfinite(points)
     middle = np.nanmedian(np.where(missing, np.nan, points), axis=1, keepdims=True)
@@ -201,16 +203,3 @@ def _require_line(models: Mapping[str, Predictive]) -> None:
                 f"Model {name!r} has an outcome with {model.observations.d} components; "
                 "quadrature normalises scalar outcomes only."
             )
-
-
-def _warn_of_pareto(worst: Mapping[str, float], n_samples: int) -> None:
-    limit = pareto_k_threshold(n_samples)
-    bad = {name: k for name, k in worst.items() if k > limit}
-    if bad:
-        listed = ", ".join(f"{name!r} (k̂ up to {k:.2f})" for name, k in bad.items())
-        warnings.warn(
-            f"Leave-one-out densities of {listed} are unreliable: Pareto k̂ above {limit:.2f}. "
-            "The Hyvärinen score and the weights do not depend on them.",
-            ParetoWarning,
-            stacklevel=5,
-        )

@@ -144,6 +144,8 @@ class Integral:
 
     log_value: Array  # (rows,)
     relative_error: Array  # (rows,)
+    #: Integrals of the components themselves, on the same nodes.
+    log_masses: Array  # (K, rows)
 
 
 def integrate(
@@ -168,12 +170,12 @@ def integrate(
     stop = cell.astype(np.float64)
     panels = _evaluate(components, line, row, stop - 1.0, stop)
     for _ in range(_MAX_ROUNDS):
-        log_value, log_error = _rule(pool, panels)
-        result = _total(log_value, log_error, panels.row, n_rows)
-        share = np.exp(log_error - result.log_value[panels.row])
+        log_value, log_error = _rule(pool(panels.log_components), panels.log_measure)
+        total = _row_sums(log_value, panels.row, n_rows)
+        error = np.exp(_row_sums(log_error, panels.row, n_rows) - total)
         # An even share of the tolerance each; what falls below rounding cannot be improved.
-        halve = (share > tolerance / 32) & (result.relative_error > tolerance)[panels.row]
-        halve &= panels.stop - panels.start > 1e-10
+        halve = np.exp(log_error - total[panels.row]) > tolerance / 32
+        halve &= (error > tolerance)[panels.row] & (panels.stop - panels.start > 1e-10)
         if not halve.any():
             break
         middle = (panels.start[halve] + panels.stop[halve]) / 2
@@ -185,7 +187,9 @@ def integrate(
             np.concatenate([middle, panels.stop[halve]]),
         )
         panels = panels[~halve].join(halves)
-    return result
+    masses = [_rule(each, panels.log_measure)[0] for each in panels.log_components]
+    log_masses = np.stack([_row_sums(mass, panels.row, n_rows) for mass in masses])
+    return Integral(total, error, log_masses)
 
 
 def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop: Array) -> _Panels:
@@ -206,9 +210,9 @@ def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop:
     return _Panels(row, start, stop, values, log_slope + np.log(half))
 
 
-def _rule(pool: Pool, panels: _Panels) -> tuple[Array, Array]:
+def _rule(logp: Array, log_measure: Array) -> tuple[Array, Array]:
     """Log integral of each panel by the Kronrod rule, and log of its error estimate."""
-    logs = pool(panels.log_components) + panels.log_measure
+    logs = logp + log_measure
     peak = np.max(logs, axis=0)
     peak = np.where(np.isfinite(peak), peak, 0.0)
     values = np.exp(logs - peak)
@@ -221,13 +225,11 @@ def _rule(pool: Pool, panels: _Panels) -> tuple[Array, Array]:
         return np.log(kronrod) + peak, np.log(error) + peak
 
 
-def _total(log_value: Array, log_error: Array, row: Rows, n_rows: int) -> Integral:
+def _row_sums(logs: Array, row: Rows, n_rows: int) -> Array:
+    """Sum what belongs to each row, in log space."""
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=n_rows)
-    table = np.full((2, counts.max(), n_rows), -np.inf)
+    table = np.full((counts.max(), n_rows), -np.inf)
     slot = np.concatenate([np.arange(count) for count in counts])
-    table[0, slot, row[order]] = log_value[order]
-    table[1, slot, row[order]] = log_error[order]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        total, error = log_sum_exp(table, axis=1)
-        return Integral(total, np.exp(error - total))
+    table[slot, row[order]] = logs[order]
+    return log_sum_exp(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockquack.errors import ParameterError, unknown_name
+from lockquack.errors import ParameterError, UnknownNameError, UnsupportedError, unknown_name
 from lockquack.families.base import Edge, Family, Parameters, Range, worst_edges
 from lockquack.families.beta import Beta
 from lockquack.families.gamma import Gamma
@@ -15,6 +15,7 @@ from lockquack.families.mixture import Mixture
 from lockquack.families.mv_normal import MvNormal
 from lockquack.families.mv_student_t import MvStudentT
 from lockquack.families.normal import Normal
+from lockquack.families.refused import find_refused
 from lockquack.families.skew_normal import SkewNormal
 from lockquack.families.student_t import StudentT
 
@@ -48,8 +49,15 @@ def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
     >>> get_family("mixture", ["normal", "gamma"]).support
     (-inf, inf)
     """
+    if not isinstance(name, str):
+        raise UnknownNameError(
+            f"A family is given by its name, such as 'normal'; got a {type(name).__name__}."
+        )
     if name == Mixture.name:
         return Mixture([get_family(c) if isinstance(c, str) else c for c in components])
+    refused = find_refused(name)
+    if refused is not None:
+        raise UnsupportedError(f"Family {name!r} is not offered: {refused.reason}. {refused.instead}")
     if name not in FAMILIES:
         raise unknown_name("family", name, [*FAMILIES, Mixture.name])
     if components:

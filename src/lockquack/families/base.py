@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
@@ -107,6 +108,10 @@ class Family(ABC):
     def spread(self, p: Parameters) -> Array:
         """Width of the bulk of the density, in the units of y; a standard deviation or alike."""
 
+    def bulks(self, p: Parameters) -> list[tuple[Array, Array]]:
+        """Location and spread of each part of the density that may be a mode of its own."""
+        return [(self.location(p), self.spread(p))]
+
     def jet(self, y: Array, p: Parameters) -> Jet:
         """Log density and derivatives together, with the component axis of :class:`Jet`."""
         grad, curv = self.derivatives(y, p)
@@ -132,6 +137,11 @@ class Family(ABC):
         """Build the error for a parameter outside its domain."""
         return ParameterError(f"Parameter {name!r} of family {self.name!r} {problem}.")
 
+    def event_shape(self, name: str, d: int) -> tuple[int, ...]:
+        """Shape of one value of a parameter, for outcomes of d components."""
+        event_dims = next(known[name] for known in self.signatures if name in known)
+        return (d,) * event_dims
+
     def signature(self, given: Mapping[str, Any]) -> Mapping[str, int]:
         """Find the signature that the given parameter names make up, or say what is wrong."""
         for signature in self.signatures:
@@ -140,5 +150,12 @@ class Family(ABC):
         expected = " or ".join(", ".join(signature) for signature in self.signatures)
         raise ParameterError(
             f"Family {self.name!r} takes the parameters {expected}; "
-            f"got {', '.join(given) or 'none'}."
+            f"got {', '.join(given) or 'none'}.{self._near_misses(given)}"
+        )
+
+    def _near_misses(self, given: Iterable[str]) -> str:
+        known = {name for signature in self.signatures for name in signature}
+        near = {name: get_close_matches(name, known, n=1) for name in given if name not in known}
+        return "".join(
+            f" Did you mean {match[0]!r} by {name!r}?" for name, match in near.items() if match
         )

@@ -56,6 +56,12 @@ class Mixture(Family):
             for parts in product(*(family.signatures for family in components))
         )
 
+    def event_shape(self, name: str, d: int) -> tuple[int, ...]:
+        if name == "weights":
+            return (len(self.components),)
+        component, _, inner = name.partition(".")
+        return self.components[int(component)].event_shape(inner, d)
+
     def logp(self, y: Array, p: Parameters) -> Array:
         log_weights = _log_weights(p)
         terms = [
@@ -101,6 +107,9 @@ class Mixture(Family):
             w * (np.square(width) + np.square(at - middle)) for w, at, width in self._bulks(p)
         )
         return np.asarray(np.sqrt(sum(squares)))
+
+    def bulks(self, p: Parameters) -> list[tuple[Array, Array]]:
+        return [bulk for family, part in self._split(p) for bulk in family.bulks(part)]
 
     def check_domain(self, p: Parameters) -> None:
         weights = p["weights"]

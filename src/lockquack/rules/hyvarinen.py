@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from lockquack.errors import ScaleError
 from lockquack.jets import Array, Jet
+from lockquack.numeric import as_numeric
 from lockquack.rules.base import Rule
 
 
@@ -40,6 +41,10 @@ class Hyvarinen(Rule):
 
     scale: float | tuple[float, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            object.__setattr__(self, "scale", _plain(self.scale))
+
     name = "hyvarinen"
     label = "Hyvärinen"
     needs_normaliser = False
@@ -53,8 +58,7 @@ class Hyvarinen(Rule):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Hyvarinen:
         """Make it again from its options."""
-        scale = options["scale"]
-        return cls(tuple(scale) if isinstance(scale, list) else scale)
+        return cls(options["scale"])
 
     def unit(self, y: Array) -> Array:
         """Units of the outcome, one per component, from outcomes of shape (n, d)."""
@@ -72,6 +76,17 @@ class Hyvarinen(Rule):
     def score(self, jet: Jet, unit: Array) -> Array:
         """Score each observation: jets of shape (..., n) and (..., n, d) give (..., n)."""
         return np.asarray(-(2.0 * jet.curv + jet.grad**2) @ np.square(unit))
+
+
+def _plain(scale: Any) -> float | tuple[float, ...]:
+    """Turn numbers of any kind into those that hash, compare and go into JSON."""
+    numbers = as_numeric("scale", scale, ScaleError)
+    if numbers.ndim > 1:
+        raise ScaleError(
+            f"scale must be one number or one per component; got the shape {numbers.shape}."
+        )
+    plain = numbers.astype(np.float64).tolist()
+    return tuple(plain) if isinstance(plain, list) else float(plain)
 
 
 def _given_unit(scale: ArrayLike, d: int) -> Array:

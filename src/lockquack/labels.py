@@ -1,0 +1,120 @@
+"""Labels of dimensions: reading, comparing and making them fit for files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lockquack.errors import ObservationMismatchError
+from lockquack.jets import Numeric
+
+Labels = Mapping[str, Numeric]
+
+
+def storable(index: pd.Index[Any]) -> Numeric:
+    """Return labels as NetCDF and Zarr can hold them: numbers, dates or else strings.
+
+    Examples
+    --------
+    >>> storable(pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])).tolist()
+    ["('a', 1)", "('b', 2)"]
+    """
+    plain = index if isinstance(index, pd.MultiIndex) else index.infer_objects()
+    values = plain.to_numpy()
+    if values.dtype.kind in "biufmM":
+        return np.asarray(values)
+    return np.array([str(label) for label in values], dtype=np.str_)
+
+
+def labels_of(given: xr.DataArray) -> dict[str, Numeric]:
+    """Labels of those dimensions that have any."""
+    return {
+        str(dim): storable(given.indexes[dim]) for dim in given.dims if dim in given.indexes
+    }
+
+
+def string_dims(given: xr.DataArray) -> xr.DataArray:
+    """Rename dimensions that are not strings: messages, files and lookups need one spelling."""
+    return given.rename({dim: str(dim) for dim in given.dims if not isinstance(dim, str)})
+
+
+def require_same_labels(name: str, got: Labels, expected: Labels, of: str = "y") -> None:
+    """Compare labels where both sides have them, dimension by dimension.
+
+    Parameters
+    ----------
+    name, of
+        What the messages call the two sides.
+    got, expected
+        Dimension → labels.
+
+    Raises
+    ------
+    ObservationMismatchError
+        Naming the first label that differs, and whether only the order does.
+
+    Examples
+    --------
+    >>> require_same_labels("mu", {"obs": np.array([2, 1])}, {"obs": np.array([1, 2])})
+    Traceback (most recent call last):
+    lockquack.errors.ObservationMismatchError: mu and y label 'obs' differently: ...
+    """
+    for dim in expected.keys() & got.keys():
+        mine, theirs = got[dim], expected[dim]
+        if len(mine) != len(theirs):
+            raise ObservationMismatchError(
+                f"{name} has {len(mine)} labels of {dim!r}, {of} has {len(theirs)}. "
+                "They must be the same, in the same order."
+            )
+        differs = _differ(mine, theirs)
+        if differs.any():
+            at = int(np.flatnonzero(differs)[0])
+            raise ObservationMismatchError(
+                f"{name} and {of} label {dim!r} differently: position {at} is {mine[at]} in "
+                f"{name} and {theirs[at]} in {of}. {_remedy(name, dim, mine, theirs, of)}"
+            )
+
+
+def _differ(a: Numeric, b: Numeric) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    left, right = pd.Index(a), pd.Index(b)
+    return np.asarray((left != right) & ~(left.isna() & right.isna()), dtype=np.bool_)
+
+
+def _remedy(name: str, dim: str, mine: Numeric, theirs: Numeric, of: str) -> str:
+    if sorted(map(str, mine)) != sorted(map(str, theirs)):
+        return "They must be the same, in the same order."
+    variable = name.rpartition(" ")[2]  # without "component 0: "
+    return (
+        f"They are the same labels in another order: select them in the order of {of}, "
+        f"{variable}.sel({dim}={of}.{dim})."
+    )
+
+
+def from_pandas(given: Any, obs_dim: str, column_dim: str) -> Any:
+    """Make Series and DataFrames labelled arrays; anything else is handed back as it is.
+
+    An index that only counts from 0 is no label.
+    """
+    if not isinstance(given, pd.Series | pd.DataFrame):
+        return given
+    names = {0: obs_dim, 1: column_dim}
+    axes = dict(enumerate(given.axes))
+    dims = [str(names[i] if axis.name is None else axis.name) for i, axis in axes.items()]
+    coords = {
+        dims[i]: storable(axis)
+        for i, axis in axes.items()
+        if not axis.equals(pd.RangeIndex(len(axis)))
+    }
+    return xr.DataArray(_pandas_values(given), dims=dims, coords=coords)
+
+
+def _pandas_values(given: pd.Series[Any] | pd.DataFrame) -> Numeric:
+    # Columns of numbers and of booleans together would become Python objects.
+    kinds = given.dtypes if isinstance(given, pd.DataFrame) else pd.Series([given.dtype])
+    if all(kind.kind in "biuf" for kind in kinds):
+        return np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(given)
