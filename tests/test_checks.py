@@ -14,6 +14,7 @@ from lockquack.checks import check_derivatives
 from lockquack.errors import (
     DerivativeError,
     EdgeError,
+    EdgeWarning,
     LockquackError,
     NonFiniteError,
     ObservationMismatchError,
@@ -57,7 +58,7 @@ def test_other_labels_are_located():
         y = xr.DataArray(np.ones(3), dims="person", coords={"person": labels})
         return normal(y)
 
-    with pytest.raises(ObservationMismatchError, match="position 1 of 'person' is b.* and x"):
+    with pytest.raises(ObservationMismatchError, match="'person' .*position 1 is x in Model 'b' and b in"):
         lq.lock({"a": model(["a", "b", "c"]), "b": model(["a", "x", "c"])}, scale=1.0)
     with pytest.raises(ObservationMismatchError, match="another order"):
         lq.lock({"a": model(["a", "b", "c"]), "b": model(["a", "c", "b"])}, scale=1.0)
@@ -117,8 +118,8 @@ def test_integer_outcomes_of_a_smooth_likelihood_are_fine():
 
 def test_edges_where_the_density_does_not_vanish_are_refused(rng):
     y = rng.gamma(3.0, size=20)
-    draws = np.full(SHAPE, 3.0)
-    lq.lock({"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)})
+    draws = np.full(SHAPE, 5.0)
+    assert lq.lock({"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)}).notes == ()
     draws[2, 7] = 1.9  # one draw is enough to spoil the average
     with pytest.raises(EdgeError, match=r"Model 'gamma': .*at 0 .*distance\^0.9"):
         lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)})
@@ -129,7 +130,7 @@ def test_edges_where_the_density_does_not_vanish_are_refused(rng):
         lq.lock(
             {"t": lq.from_family("student_t", y=y, transform="log", nu=4.0, mu=draws, sigma=1.0)}
         )
-    lq.lock({"lognormal": lq.from_family("lognormal", y=y, mu=draws - 2.0, sigma=1.0)})
+    lq.lock({"lognormal": lq.from_family("lognormal", y=y, mu=draws - 4.0, sigma=1.0)})
 
 
 def test_the_edge_score_is_really_wrong_there():
@@ -140,6 +141,29 @@ def test_the_edge_score_is_really_wrong_there():
         jet = FAMILIES["gamma"].jet(y, {"alpha": np.array(1.0), "beta": np.array(rate)})
         scores.append(lq.Hyvarinen().score(jet, np.ones(1)).sum())
     assert scores[0] > scores[1]
+
+
+def test_a_density_that_vanishes_slowly_is_noted(rng):
+    y = rng.gamma(3.0, size=20)
+    with pytest.warns(EdgeWarning, match="Near 0 the score has no finite variance"):
+        lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=np.full(SHAPE, 3.0), beta=1.0)})
+
+
+@pytest.mark.parametrize(("shape", "refused"), [(3.0, True), (30.0, False)])
+def test_the_edge_of_the_combination_is_looked_at_too(rng, shape, refused):
+    # Of order 2 w where a gamma with shape 3 and weight w meets a normal that goes on.
+    y = rng.gamma(shape, size=200)
+    models = {
+        "normal": normal(y, mu=np.full(SHAPE, shape), sigma=np.sqrt(shape)),
+        "gamma": lq.from_family("gamma", y=y, alpha=np.full(SHAPE, shape), beta=1.0),
+    }
+    prior = {"normal": 1e6, "gamma": 2e5}  # a sixth of the weight for the gamma
+    if refused:
+        with pytest.raises(EdgeError, match=r"The combination .* at 0 .*distance\^0.333"):
+            lq.lock(models, prior=prior)
+    else:
+        with pytest.warns(SupportWarning):
+            assert lq.lock(models, prior=prior).solution.converged
 
 
 def test_different_supports_are_noted(rng):
@@ -214,6 +238,16 @@ def test_right_derivatives_raise_no_alarm(rng, name):
         y = rng.uniform(max(low, -3.0), min(high, 3.0), size=15)
         given = {key: np.full((2, 3), value) for key, value in p.items()}
         check_derivatives(lq.from_family(name, y=y, **given), n_obs=15)
+
+
+def test_a_flat_saddle_raises_no_alarm():
+    # Between two modes both derivatives nearly vanish, and with them any scale for a step.
+    for at in np.linspace(0.0, 0.1, 21):
+        parts = [("normal", {"mu": np.full((2, 5), mu), "sigma": 1.0}) for mu in (-1.0, 1.0)]
+        model = lq.from_family(
+            "mixture", y=[at, 1.0], weights=np.array([0.5, 0.5]), components=parts
+        )
+        check_derivatives(model)
 
 
 # The call itself

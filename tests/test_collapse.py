@@ -219,6 +219,29 @@ def test_mcse_weighs_components_by_their_units(rng):
     assert 9 * max(first, second) < both < 9 * (first + second)
 
 
+def test_influence_is_what_leaving_a_block_out_does(rng):
+    given = arrays(rng, chains=2, draws=50, n=9)
+    influence = lq.from_arrays(**given).collapse().influence
+    assert influence.shape == (2, 50, 1)
+
+    def score(keep):
+        g, h = given["grad"].reshape(100, 9)[keep], given["curv"].reshape(100, 9)[keep]
+        return (2 * (h.mean(0) + g.var(0)) + g.mean(0) ** 2).sum()
+
+    everything = np.arange(100)
+    for draw in (3, 77):
+        change = score(everything) - score(everything != draw)
+        assert influence.reshape(100)[draw] == pytest.approx(99 * change, rel=0.05, abs=0.5)
+
+
+def test_how_many_draws_carry_an_average(rng):
+    given = arrays(rng)
+    loo, inside = (lq.from_arrays(**given).collapse(kind) for kind in ("loo", "in-sample"))
+    np.testing.assert_allclose(loo.n_effective, 303)
+    W = special.softmax(given["logp"].reshape(303, -1), axis=0)
+    np.testing.assert_allclose(inside.n_effective, 1 / np.square(W).sum(0), rtol=1e-10)
+
+
 def test_ess_is_arviz_own(rng):
     given = arrays(rng, chains=4, draws=200, n=5)
     ess = lq.from_arrays(**given).ess()

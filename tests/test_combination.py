@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -182,10 +181,8 @@ def test_pointwise_scores_come_back_on_the_grid(rng):
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_save_and_load(fit, tmp_path, suffix):
     path = tmp_path / f"fit{suffix}"
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="zarr")
-        fit.save(path)
-        back = lq.load(path)
+    fit.save(path)
+    back = lq.load(path)
     assert str(back) == str(fit)
     pd.testing.assert_frame_equal(back.to_dataframe(), fit.to_dataframe())
     xr.testing.assert_identical(back.weights, fit.weights)
@@ -226,6 +223,23 @@ def test_save_and_load_of_a_vector_outcome(rng, tmp_path):
     fit = lock(models)
     fit.save(tmp_path / "fit.nc")
     assert str(lq.load(tmp_path / "fit.nc")) == str(fit)
+
+
+def test_save_and_load_need_no_extras(fit, tmp_path, monkeypatch):
+    from lockquack import storage
+
+    monkeypatch.setattr(storage, "find_spec", lambda name: None)
+    fit.save(tmp_path / "fit.nc")
+    assert (tmp_path / "fit.nc").read_bytes().startswith(b"CDF")
+    assert str(lq.load(tmp_path / "fit.nc")) == str(fit)
+    for write in (lambda: fit.save(tmp_path / "fit.zarr"), lambda: fit.models["left"].save("m.nc")):
+        with pytest.raises(ImportError, match="pip install"):
+            write()
+    monkeypatch.undo()
+    fit.save(tmp_path / "hdf5.nc")
+    monkeypatch.setattr(storage, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install"):
+        lq.load(tmp_path / "hdf5.nc")
 
 
 def test_other_files_are_refused(tmp_path):

@@ -179,6 +179,7 @@ def test_one_observation_needs_a_scale():
     fit = lock(models, scale=1.0, prior=1.0)
     # One observation between two models: the pool is centred on it.
     assert fit.weights.sel(model="b") == pytest.approx(0.3)
+    assert fit.weights_se.isnull().all()
 
 
 def test_an_outcome_that_does_not_vary_needs_a_scale(rng):
@@ -267,6 +268,50 @@ def test_a_model_between_two_others_is_noted(rng):
         lq.lock(models)
 
 
+@pytest.mark.parametrize("S", [100, 1000])
+def test_duplicates_by_other_draws_are_noted(S):
+    # The same regression from two samplers, and another one; residuals are orthogonal to X, so
+    # a model's own score hides the noise that moves weight between the two.
+    found = 0
+    for seed in range(20):
+        rng = np.random.default_rng([seed, S])
+        x = rng.normal(size=(300, 2))
+        y = x.sum(axis=1) + rng.normal(size=300)
+
+        def model(column, x=x, y=y, rng=rng):
+            X = np.column_stack([np.ones(300), x[:, column]])
+            V = np.linalg.inv(X.T @ X)
+            sigma = np.sqrt(np.square(y - X @ V @ X.T @ y).sum() / rng.chisquare(298, (4, S)))
+            beta = (
+                V @ X.T @ y
+                + sigma[..., None] * rng.normal(size=(4, S, 2)) @ np.linalg.cholesky(V).T
+            )
+            return lq.from_family("normal", y=y, mu=lq.linear_predictor(X, beta), sigma=sigma)
+
+        fit = lock({"a": model(0), "again": model(0), "other": model(1)})
+        notes = [n.message for n in fit.notes if n.category is IdentifiabilityWarning]
+        found += ["models 'a', 'again' cannot" in note for note in notes] == [True]
+    assert found >= 19
+
+
+def test_a_model_between_two_others_is_noted_at_a_flat_prior_too(rng):
+    y = rng.normal(size=100)
+    mu = {
+        name: c + 0.02 * rng.normal(size=(4, 250))
+        for name, c in (("a", -1.0), ("b", 1.0), ("mid", 0.0))
+    }
+    models = {name: lq.from_family("normal", y=y, mu=m, sigma=1.0) for name, m in mu.items()}
+    with pytest.warns(IdentifiabilityWarning, match="'a', 'b', 'mid' are not determined"):
+        lq.lock(models, prior=1.0)
+
+
+def test_small_weights_of_different_models_are_left_alone():
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        notes = lock(regressions(rng, n=50, K=6, S=(4, 250))).notes
+        assert not [n for n in notes if n.category is IdentifiabilityWarning]
+
+
 def test_collinear_models_are_not_called_alike(rng):
     # Centred normals: only Σ w / σ² matters. The models differ, their weights are not unique.
     y = rng.normal(0, 1.5, size=300)
@@ -291,6 +336,14 @@ def test_few_and_sticky_draws_are_noted(rng):
     }
     with pytest.warns(MonteCarloWarning, match="'sticky'"):
         lq.lock(models)
+
+
+def test_a_prediction_that_rests_on_few_draws_is_noted(rng):
+    y = np.array([3.0, 0.0])
+    models = {"narrow": lq.from_family("normal", y=y, mu=rng.normal(size=(4, 200)), sigma=0.01)}
+    with pytest.warns(MonteCarloWarning) as caught:
+        lq.lock(models, scores="held-out", scale=1.0)
+    assert any("rest on very few draws" in str(w.message) for w in caught)
 
 
 def test_a_flat_score_is_no_alarm(rng):
@@ -337,6 +390,8 @@ def test_combine_takes_objects_and_names(normals):
     by_name = lq.combine(normals, "locking", "hyvarinen")
     by_object = lq.combine(normals, lq.Locking(), lq.Hyvarinen())
     by_verb = lq.lock(normals)
+    by_class = lq.combine(normals, lq.Locking, lq.Hyvarinen)
+    np.testing.assert_array_equal(by_name.weights, by_class.weights)
     np.testing.assert_array_equal(by_name.weights, by_object.weights)
     np.testing.assert_array_equal(by_name.weights, by_verb.weights)
 
@@ -348,6 +403,10 @@ def test_misspelt_names_suggest_the_near_one(normals):
         lq.combine(normals, "locking", "hyvaerinen")
     with pytest.raises(UnknownNameError, match="Did you mean 'in-sample'"):
         lq.lock(normals, scores="insample")
+    with pytest.raises(UnknownNameError, match="Did you mean 'loo'"):
+        lq.lock(normals, scores="LOO")
+    with pytest.raises(UnknownNameError, match="Unknown operator"):
+        lq.combine(normals, ["locking"])
 
 
 def test_an_unsupported_pair_says_what_is_supported(normals):

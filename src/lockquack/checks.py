@@ -18,6 +18,7 @@ from lockquack.errors import (
     TransformError,
 )
 from lockquack.jets import Array
+from lockquack.labels import require_same_labels
 from lockquack.notes import Note
 from lockquack.predictive import Predictive
 from lockquack.rules import Rule
@@ -78,30 +79,8 @@ def _require_same_observations(models: Models) -> None:
                 f"Model {name!r} has {b.n} observations of {b.d} component(s), model {first!r} "
                 f"has {a.n} of {a.d}. All models must describe the same observations."
             )
-        for dim in set(a.coords) & set(b.coords):
-            _require_same_labels(dim, a.coords[dim], b.coords[dim], first, name)
+        require_same_labels(f"Model {name!r}", b.labels, a.labels, of=f"model {first!r}")
         _require_same_values(reference, model, first, name)
-
-
-def _require_same_labels(
-    dim: str, expected: np.ndarray, got: np.ndarray, first: str, name: str
-) -> None:
-    if np.array_equal(expected, got):
-        return
-    if expected.shape != got.shape:
-        raise ObservationMismatchError(
-            f"Models {first!r} and {name!r} have {expected.size} and {got.size} values of {dim!r}."
-        )
-    same_set = sorted(map(str, expected)) == sorted(map(str, got))
-    hint = " The same labels appear in another order: reorder the draws." if same_set else ""
-    differs = (expected != got) & ~((expected != expected) & (got != got))  # NaN equals NaN
-    if not differs.any():
-        return
-    at = int(np.flatnonzero(differs)[0])
-    raise ObservationMismatchError(
-        f"Models {first!r} and {name!r} label their observations differently: position {at} of "
-        f"{dim!r} is {expected[at]} in the one and {got[at]} in the other.{hint}"
-    )
 
 
 def _require_same_values(reference: Predictive, model: Predictive, first: str, name: str) -> None:
@@ -205,7 +184,9 @@ def _chains(models: Models) -> list[Note]:
 def check_derivatives(model: Predictive, n_obs: int = 4, n_draws: int = 2) -> None:
     """Compare a model's derivatives with finite differences of its own log density.
 
-    It catches a gradient taken in the parameters instead of the outcome.
+    It catches a gradient taken in the parameters instead of the outcome. It looks at a few
+    draws of the first chain, and cannot see what is wrong in the log density as well, such as
+    a Jacobian that was forgotten everywhere.
 
     Raises
     ------
@@ -213,35 +194,47 @@ def check_derivatives(model: Predictive, n_obs: int = 4, n_draws: int = 2) -> No
         Where they disagree, naming the observation.
     """
     draws = slice(0, min(n_draws, model.n_draws))
-    for start in np.unique(np.linspace(0, model.n_obs - 1, n_obs).astype(int)).tolist():
-        obs = slice(start, start + 1)
-        grad, curv = (part[:, 0] for part in model.derivatives(0, draws, obs))  # (draw, d)
-        y = model.observations.values[obs]
+    places = np.unique(np.linspace(0, model.n_obs - 1, n_obs).astype(int)).tolist()
+    given = [model.derivatives(0, draws, slice(i, i + 1)) for i in places]
+    steepness = np.stack([np.sqrt(np.median(np.abs(h) + g**2, axis=(0, 1))) for g, h in given])
+    # Where both derivatives happen to vanish, the other observations tell what is steep.
+    steepness = np.maximum(steepness, 0.03 * steepness.max(axis=0))  # (place, d)
+    for place, (grad, curv), unit in zip(places, given, steepness, strict=True):
         for j in range(model.observations.d):
-            wrong, found = _disagreement(model, y, j, grad[:, j], curv[:, j], draws, obs)
-            if wrong:
+            found = _contradiction(model, place, j, grad[:, 0, j], curv[:, 0, j], unit[j])
+            if found is not None:
                 raise DerivativeError(
-                    f"at {model.observations.describe(start)} the derivatives of the log density "
+                    f"at {model.observations.describe(place)} the derivatives of the log density "
                     f"in y are {found[0]:.6g} and {found[1]:.6g} by finite differences, but the "
-                    f"model gives {grad[0, j]:.6g} and {curv[0, j]:.6g}. They must be taken in "
-                    "the observation y, not in the parameters."
+                    f"model gives {grad[0, 0, j]:.6g} and {curv[0, 0, j]:.6g}. They must be taken "
+                    "in the observation y, not in the parameters."
                 )
 
 
-def _disagreement(
-    model: Predictive, y: Array, j: int, grad: Array, curv: Array, draws: slice, obs: slice
-) -> tuple[bool, tuple[float, float]]:
-    """Whether finite differences contradict the derivatives; what they are for the first draw."""
-    steepness = np.sqrt(np.median(np.abs(curv) + grad**2))
-    step = 3e-3 / steepness if steepness > 0 else np.inf
-    if not 1e-10 * np.abs(y[0, j]) < step < np.inf:
-        return False, (np.nan, np.nan)  # the density is too steep, or too flat, for float64
-    points = np.repeat(y[None], 3, axis=0)
-    points[:, 0, j] += np.array([-step, 0.0, step])
-    step = (points[2, 0, j] - points[0, 0, j]) / 2
-    below, here, above = model.logp_at(points, 0, draws, obs)[:, :, 0]
-    slope, bend = (above - below) / (2 * step), (above - 2 * here + below) / step**2
-    rounding = 16 * np.finfo(np.float64).eps * (np.abs(here) + steepness * np.abs(y[0, j]))
-    wrong = np.abs(slope - grad) > 1e-3 * steepness + rounding / step
-    wrong |= np.abs(bend - curv) > 1e-3 * steepness**2 + rounding / step**2
-    return bool(wrong.any()), (float(slope[0]), float(bend[0]))
+def _contradiction(
+    model: Predictive, place: int, j: int, grad: Array, curv: Array, steepness: float
+) -> tuple[float, float] | None:
+    """Finite differences of the first draw, where those of any draw disagree at every step.
+
+    A step that suits the derivatives at hand can be too long for the density around, so
+    shorter ones are tried before a verdict. None: they agree, or float64 cannot tell.
+    """
+    obs, draws = slice(place, place + 1), slice(0, len(grad))
+    y = model.observations.values[obs]
+    found = None
+    for length in (3e-3, 3e-4, 3e-5):
+        step = length / steepness if steepness > 0 else np.inf
+        if not 1e-10 * np.abs(y[0, j]) < step < np.inf:
+            break
+        points = np.repeat(y[None], 3, axis=0)
+        points[:, 0, j] += np.array([-step, 0.0, step])
+        step = (points[2, 0, j] - points[0, 0, j]) / 2
+        below, here, above = model.logp_at(points, 0, draws, obs)[:, :, 0]
+        slope, bend = (above - below) / (2 * step), (above - 2 * here + below) / step**2
+        rounding = 16 * np.finfo(np.float64).eps * (np.abs(here) + steepness * np.abs(y[0, j]))
+        right = np.abs(slope - grad) <= 1e-3 * steepness + rounding / step
+        right &= np.abs(bend - curv) <= 1e-3 * steepness**2 + rounding / step**2
+        if right.all():
+            return None
+        found = (float(slope[0]), float(bend[0]))
+    return found

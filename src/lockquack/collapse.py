@@ -20,7 +20,7 @@ Monte Carlo standard error in the same pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Protocol
 
 import numpy as np
@@ -70,6 +70,9 @@ class Collapsed:
     jet: Jet  # logp (n,), NaN where it was not asked for; grad, curv (n, d)
     #: Effect of each block of draws on Σ_i (2 curv_ij + grad_ij²), to first order.
     influence: Array  # (chain, block, d)
+    #: 1 / Σ W²: how many draws really carry the average at each observation.
+    n_effective: Array  # (n,)
+    n_samples: int
 
     def mcse(self, scale: Array) -> float:
         """Monte Carlo standard error of Σ_ij s_j² (2 curv_ij + grad_ij²).
@@ -121,13 +124,18 @@ def collapse(
             ]
             columns.append(_merge(blocks))
         progress(obs.stop - obs.start)
-    jet = Jet(
-        np.concatenate([jet.logp for jet, _ in columns]),
-        np.concatenate([jet.grad for jet, _ in columns]),
-        np.concatenate([jet.curv for jet, _ in columns]),
+    jets = [column.jet for column in columns]
+    influence = np.sum([column.influence for column in columns], axis=0)
+    return Collapsed(
+        Jet(
+            np.concatenate([jet.logp for jet in jets]),
+            np.concatenate([jet.grad for jet in jets]),
+            np.concatenate([jet.curv for jet in jets]),
+        ),
+        influence.reshape(source.n_chains, -1, influence.shape[-1]),
+        np.concatenate([column.n_effective for column in columns]),
+        source.n_chains * source.n_draws,
     )
-    influence = np.sum([influence for _, influence in columns], axis=0)
-    return Collapsed(jet, influence.reshape(source.n_chains, -1, influence.shape[-1]))
 
 
 @dataclass(frozen=True)
@@ -150,8 +158,18 @@ class _Blocks:
 
     log_mass: Array  # (block, obs): log Σ exp(v + log f)
     log_weight: Array  # (block, obs): log Σ exp(v)
+    square: Array  # (block, obs): Σ of the squared shares within the block
     grad: Array  # (block, obs, d)
     curv: Array  # (block, obs, d)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Some observations, averaged over all draws."""
+
+    jet: Jet
+    influence: Array  # (block, d)
+    n_effective: Array  # (obs,)
 
 
 def _pool_tile(
@@ -160,6 +178,7 @@ def _pool_tile(
     grad, curv = map(tile.split, source.derivatives(tile.chain, tile.draws, tile.obs))
     n_blocks, length, n_obs = grad.shape[:3]
     count = np.full((n_blocks, n_obs), np.log(length))
+    square = np.full((n_blocks, n_obs), 1.0 / length)
     share = None
     log_mass = log_weight = count
     if kind == "loo" and log_weights is None:
@@ -174,7 +193,8 @@ def _pool_tile(
             log_weight = log_sum_exp(given, axis=1)
             terms = terms + given
         share, log_mass = softmax(terms, axis=1)
-    return _Blocks(log_mass, log_weight, *pool_derivatives(share, grad, curv, 1.0, axis=1))
+        square = np.square(share).sum(axis=1)
+    return _Blocks(log_mass, log_weight, square, *pool_derivatives(share, grad, curv, 1.0, axis=1))
 
 
 def _weights_of(log_weights: Array, tile: _Tile) -> Array:
@@ -182,25 +202,26 @@ def _weights_of(log_weights: Array, tile: _Tile) -> Array:
     return chosen[:, None] if chosen.ndim == 1 else chosen[:, tile.obs]
 
 
-def _merge(parts: list[_Blocks]) -> tuple[Jet, Array]:
-    """Pool the blocks; return the jet and each block's influence, summed over observations.
+def _merge(parts: list[_Blocks]) -> _Column:
+    """Pool the blocks; sum each block's influence over the observations.
 
-    With A = ∂² log p + (∂ log p)², the score of an observation is 2A − (∂ log p)², and both A
-    and ∂ log p are averages with shares W. Replacing one block's draws by the average moves
-    the score by W_b [2 (A_b − A) − 2 ∂ log p (g_b − ∂ log p)] to first order.
+    To first order, a block with gradient g_b and curvature h_b of its own moves the average
+    gradient m by W_b (g_b − m) and the curvature h by W_b [h_b − h + (g_b − m)²], so the score
+    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b].
     """
-    log_mass = np.concatenate([part.log_mass for part in parts])
-    log_weight = np.concatenate(
-        [np.broadcast_to(part.log_weight, part.log_mass.shape) for part in parts]
+    blocks = _Blocks(
+        *(
+            np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(_Blocks)
+        )
     )
-    grads = np.concatenate([part.grad for part in parts])
-    curvs = np.concatenate([part.curv for part in parts])
-    share, log_total = softmax(log_mass)
-    grad, curv = pool_derivatives(share, grads, curvs, 1.0)
-    shift = grads - grad
-    effect = 2.0 * (curvs - curv) + 2.0 * shift * (grad + shift)
+    share, log_total = softmax(blocks.log_mass)
+    grad, curv = pool_derivatives(share, blocks.grad, blocks.curv, 1.0)
+    shift = blocks.grad - grad
+    effect = 2.0 * (blocks.curv - curv + shift * blocks.grad)
     influence = len(share) * np.einsum("bn,bnd->bd", share, effect)
-    return Jet(log_total - log_sum_exp(log_weight), grad, curv), influence
+    jet = Jet(log_total - log_sum_exp(blocks.log_weight), grad, curv)
+    return _Column(jet, influence, 1.0 / np.sum(np.square(share) * blocks.square, axis=0))
 
 
 def _observation_slices(source: DrawJets) -> Iterator[slice]:

@@ -201,7 +201,8 @@ class Combination:
         Columns: ``weight`` and its standard error; ``score``, the total over observations,
         larger is better, and its standard error; ``diff``, the score minus the combination's,
         and its standard error, paired over observations; ``mcse``, the part of the score's
-        error that is due to the finite number of draws.
+        error that is due to the finite number of draws. The combination is scored on the
+        observations that its weights were fitted to, which flatters it a little.
         """
         scored = self._scored
         behind = scored - scored[0]
@@ -243,14 +244,14 @@ class Combination:
     @cached_property
     def _scored(self) -> Array:
         """Scores of the combination and of each model, (1 + K, n)."""
-        pooled = self.operator.pool(self.problem.jets, self.solution.x)
-        unit = self.problem.unit
-        return np.concatenate(
-            [self.rule.score(pooled, unit)[None], self.rule.score(self.problem.jets, unit)]
-        )
+        jets = self.problem.jets
+        pooled = self.operator.pool(jets, self.solution.x)
+        return np.stack([self.rule.score(jet, self.problem.unit) for jet in (pooled, *jets)])
 
     @cached_property
     def _weights_se(self) -> Array:
+        if self.observations.n < 2:
+            return np.full(len(self.names), np.nan)
         replicates = _REPLICATES if len(self.names) <= 50 else _REPLICATES // 4
         draws = self.bootstrap(replicates, random_seed=self.random_seed)
         return draws.values.std(axis=0, ddof=1)

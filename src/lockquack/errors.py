@@ -74,6 +74,10 @@ class ParetoWarning(LockquackWarning):
     """Importance weights whose tail is too heavy for leave-one-out densities."""
 
 
+class EdgeWarning(LockquackWarning):
+    """Densities that vanish at an edge, but slowly."""
+
+
 class QuadratureWarning(LockquackWarning):
     """A normaliser whose error is larger than it should be."""
 
@@ -86,9 +90,9 @@ class SupportWarning(LockquackWarning):
     """Models of one outcome that disagree about which values are possible."""
 
 
-def unknown_name(kind: str, got: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(kind: str, got: object, known: Iterable[str]) -> UnknownNameError:
     """Build the error for a misspelt name, with the nearest known one suggested."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(got), names, n=1)
+    near = difflib.get_close_matches(str(got).lower(), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UnknownNameError(f"Unknown {kind} {got!r}.{hint} Known: {', '.join(names)}.")

@@ -9,8 +9,8 @@ import numpy as np
 from lockquack.fitting.base import Problem
 from lockquack.jets import Array
 
-#: Weight that must be free to move before the question matters.
-_MASS = 0.01
+#: Weight that must be at stake before the question matters.
+_MASS = 0.05
 #: Monte Carlo standard errors within which two scores count as equal.
 _ERRORS = 3.0
 #: Share of a direction below which a model does not count as part of it.
@@ -18,30 +18,31 @@ _LOADING = 0.1
 
 
 def duplicates(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
-    """Group models any two of which are alike, as far as weight can move between them.
+    """Group models that are alike: no pool of two of them scores differently from another.
 
-    The score does not change by more than three Monte Carlo standard errors, nor by more than
-    the rounding error of a total of the given ``size``. Weights within a group are not
-    identified; their sum is.
+    Differently means by more than three Monte Carlo standard errors, and by more than the
+    rounding error of a total of the given ``size``. Weights within a group are not identified;
+    their sum is. Groups with next to no weight are left out.
     """
-    at_stake = [p for p in combinations(range(weights.size), 2) if weights[list(p)].sum() > _MASS]
-    pairs = np.array(at_stake, dtype=np.intp).reshape(-1, 2)
-    directions = np.zeros((len(pairs), weights.size))
-    directions[np.arange(len(pairs)), pairs[:, 0]] = 1.0
-    directions[np.arange(len(pairs)), pairs[:, 1]] = -1.0
-    return _groups(problem, weights, mcse, size, directions)
+    groups: list[set[int]] = []
+    for j, k in combinations(range(weights.size), 2):
+        if weights[j] + weights[k] < _MASS:
+            continue
+        one, other = np.eye(weights.size)[[j, k]]
+        change = problem.score_range(one, other - one, 0.0, 1.0)
+        if change <= _ERRORS * np.hypot(mcse[j], mcse[k]) + 1e-9 * size:
+            groups = _merge(groups, {j, k})
+    return sorted(tuple(sorted(group)) for group in groups)
 
 
 def collinear(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
     """Group models among which some shift of weight leaves the score unchanged in that sense."""
-    return _groups(problem, weights, mcse, size, problem.flat_directions(weights))
-
-
-def _groups(
-    problem: Problem, weights: Array, mcse: Array, size: float, directions: Array
-) -> list[tuple[int, ...]]:
+    slopes = problem.slopes(weights)
+    # A model without weight belongs here too if it might as well have some.
+    undecided = slopes - slopes @ weights <= _ERRORS * mcse + 1e-9 * size
+    face = (weights > 0.1 / weights.size) | undecided
     groups: list[set[int]] = []
-    for direction in directions:
+    for direction in problem.flat_directions(face):
         moved = _main_part(direction)
         first, last = reach(weights, moved)
         if last - first < _MASS:

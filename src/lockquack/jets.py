@@ -9,7 +9,7 @@ jets to a jet by :func:`power_pool`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,10 @@ class Jet:
     def __getitem__(self, index: Any) -> Jet:
         """Select along the leading axes."""
         return Jet(self.logp[index], self.grad[index], self.curv[index])
+
+    def __iter__(self) -> Iterator[Jet]:
+        """Go through the jets along the first axis."""
+        return (self[k] for k in range(len(self.logp)))
 
     @property
     def laplacian(self) -> Array:

@@ -32,9 +32,7 @@ def storable(index: pd.Index[Any]) -> Numeric:
 
 def labels_of(given: xr.DataArray) -> dict[str, Numeric]:
     """Labels of those dimensions that have any."""
-    return {
-        str(dim): storable(given.indexes[dim]) for dim in given.dims if dim in given.indexes
-    }
+    return {str(dim): storable(given.indexes[dim]) for dim in given.dims if dim in given.indexes}
 
 
 def string_dims(given: xr.DataArray) -> xr.DataArray:
@@ -63,8 +61,10 @@ def require_same_labels(name: str, got: Labels, expected: Labels, of: str = "y")
     Traceback (most recent call last):
     lockquack.errors.ObservationMismatchError: mu and y label 'obs' differently: ...
     """
-    for dim in expected.keys() & got.keys():
-        mine, theirs = got[dim], expected[dim]
+    for dim, theirs in expected.items():
+        if dim not in got:
+            continue
+        mine = got[dim]
         if len(mine) != len(theirs):
             raise ObservationMismatchError(
                 f"{name} has {len(mine)} labels of {dim!r}, {of} has {len(theirs)}. "
@@ -75,22 +75,22 @@ def require_same_labels(name: str, got: Labels, expected: Labels, of: str = "y")
             at = int(np.flatnonzero(differs)[0])
             raise ObservationMismatchError(
                 f"{name} and {of} label {dim!r} differently: position {at} is {mine[at]} in "
-                f"{name} and {theirs[at]} in {of}. {_remedy(name, dim, mine, theirs, of)}"
+                f"{name} and {theirs[at]} in {of}. {_remedy(dim, mine, theirs, of)}"
             )
 
 
 def _differ(a: Numeric, b: Numeric) -> np.ndarray[Any, np.dtype[np.bool_]]:
     left, right = pd.Index(a), pd.Index(b)
-    return np.asarray((left != right) & ~(left.isna() & right.isna()), dtype=np.bool_)
+    both_missing = np.asarray(left.isna()) & np.asarray(right.isna())
+    return np.asarray(left != right, dtype=np.bool_) & ~both_missing
 
 
-def _remedy(name: str, dim: str, mine: Numeric, theirs: Numeric, of: str) -> str:
+def _remedy(dim: str, mine: Numeric, theirs: Numeric, of: str) -> str:
     if sorted(map(str, mine)) != sorted(map(str, theirs)):
         return "They must be the same, in the same order."
-    variable = name.rpartition(" ")[2]  # without "component 0: "
     return (
-        f"They are the same labels in another order: select them in the order of {of}, "
-        f"{variable}.sel({dim}={of}.{dim})."
+        f"They are the same labels in another order: select them in the order of {of}, by "
+        f".sel({dim}=...)."
     )
 
 

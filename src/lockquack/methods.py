@@ -18,7 +18,12 @@ from lockquack.combination import Combination
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import problem_for
 from lockquack.jets import Array, stack_jets
-from lockquack.notes import fit_notes
+from lockquack.notes import (
+    convergence_notes,
+    edge_notes,
+    identifiability_notes,
+    monte_carlo_notes,
+)
 from lockquack.operators import Locking, Operator, get_operator
 from lockquack.predictive import Predictive
 from lockquack.rules import Hyvarinen, Rule, get_rule
@@ -92,17 +97,7 @@ def lock(
     Yao, Carvalho, Mesquita, McLatchie (2023), Locking and Quacking: Stacking Bayesian model
     predictions by log-pooling and superposition, arXiv:2305.07334.
     """
-    return combine(
-        models,
-        Locking(),
-        Hyvarinen(),
-        prior=prior,
-        scores=scores,
-        scale=scale,
-        random_seed=random_seed,
-        progressbar=progressbar,
-        _stacklevel=3,
-    )
+    return _fit(models, Locking(), Hyvarinen(), prior, scores, scale, random_seed, progressbar)
 
 
 def combine(
@@ -115,7 +110,6 @@ def combine(
     scale: ArrayLike | None = None,
     random_seed: int = 0,
     progressbar: bool | None = None,
-    _stacklevel: int = 2,
 ) -> Combination:
     """Combine models by an operator, with weights fitted by a rule.
 
@@ -142,7 +136,30 @@ def combine(
     Traceback (most recent call last):
     lockquack.errors.UnknownNameError: Unknown operator 'loking'. Did you mean 'locking'? ...
     """
-    operator, rule = get_operator(operator), _with_scale(get_rule(rule), scale)
+    return _fit(
+        models,
+        get_operator(operator),
+        get_rule(rule),
+        prior,
+        scores,
+        scale,
+        random_seed,
+        progressbar,
+    )
+
+
+def _fit(
+    models: Mapping[str, Predictive],
+    operator: Operator,
+    rule: Rule,
+    prior: Any,
+    scores: Kind,
+    scale: ArrayLike | None,
+    random_seed: int,
+    progressbar: bool | None,
+) -> Combination:
+    """Check the models, collapse their draws, solve for the weights, and remark on the result."""
+    rule = _with_scale(rule, scale)
     problem_type = problem_for(operator, rule)
     if scores not in get_args(Kind):
         raise unknown_name("kind of scores", scores, get_args(Kind))
@@ -150,22 +167,26 @@ def combine(
         raise ParameterError(f"random_seed must be an integer from 0; got {random_seed!r}.")
     notes = check_models(models, rule)
     names = tuple(models)
+    concentration = _concentration(prior, names)
+    observations = models[names[0]].observations
+    unit = rule.unit(observations.values)
     collapsed = []
     for name, model in models.items():
         with naming(name):
             collapsed.append(model.collapse(scores, progressbar=progressbar))
-    observations = models[names[0]].observations
-    unit = rule.unit(observations.values)
-    problem = problem_type(
-        stack_jets([each.jet for each in collapsed]), unit, _concentration(prior, names)
-    )
+    problem = problem_type(stack_jets([each.jet for each in collapsed]), unit, concentration)
     solution = problem.solve()
     mcse = np.array([each.mcse(unit) for each in collapsed])
-    pooled = rule.score(operator.pool(problem.jets, solution.x), unit)
-    scored = np.concatenate([pooled[None], rule.score(problem.jets, unit)])
-    notes += fit_notes(names, problem, solution, mcse, scored)
+    pooled = operator.pool(problem.jets, solution.x)
+    scored = np.stack([rule.score(jet, unit) for jet in (pooled, *problem.jets)])
+    notes += [
+        *convergence_notes(solution),
+        *edge_notes(models, solution.x),
+        *monte_carlo_notes(names, collapsed, mcse, scored),
+        *identifiability_notes(names, problem, solution, mcse, scored),
+    ]
     for note in notes:
-        warnings.warn(note.message, note.category, stacklevel=_stacklevel)
+        warnings.warn(note.message, note.category, stacklevel=3)
     return Combination(
         names=names,
         operator=operator,

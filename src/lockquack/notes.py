@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lockquack.collapse import Collapsed
 from lockquack.diagnostics import pareto_k_threshold
 from lockquack.errors import (
     ConvergenceWarning,
+    EdgeError,
+    EdgeWarning,
     IdentifiabilityWarning,
     LockquackWarning,
     MonteCarloWarning,
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Share of the sampling error that the Monte Carlo error may reach before it is a concern.
 _MCSE_SHARE = 0.25
+#: Draws that should at least carry a prediction.
+_FEWEST_CARRYING = 20
 #: Relative error of a normaliser, and missing mass of a component, that are still harmless.
 _QUADRATURE_ERROR = 1e-6
 
@@ -41,15 +47,17 @@ class Note:
     message: str
 
 
-def fit_notes(
-    names: tuple[str, ...], problem: Problem, solution: Solution, mcse: Array, scored: Array
-) -> list[Note]:
-    """Remark on a fit, given the scores of the combination and of each model, (1 + K, n)."""
-    trusted, notes = _monte_carlo(names, mcse, scored)
+def convergence_notes(solution: Solution) -> list[Note]:
+    """Remark on a solver that did not reach its certificate."""
+    if solution.converged:
+        return []
     return [
-        *_convergence(solution),
-        *notes,
-        *_identifiability(names, problem, solution, trusted),
+        Note(
+            ConvergenceWarning,
+            f"The solver stopped early ({solution.status}): the objective may be up to "
+            f"{float(solution.gap):.2g} from its optimum, {float(solution.relative_gap):.2g} of "
+            "its size.",
+        )
     ]
 
 
@@ -86,21 +94,18 @@ def density_notes(
     return notes
 
 
-def _convergence(solution: Solution) -> list[Note]:
-    if solution.converged:
-        return []
-    return [
-        Note(
-            ConvergenceWarning,
-            f"The solver stopped early ({solution.status}): the objective may be up to "
-            f"{float(solution.gap):.2g} from its optimum, {float(solution.relative_gap):.2g} of "
-            "its size.",
-        )
-    ]
+def _noisy(mcse: Array, scored: Array) -> NDArray[np.bool_]:
+    """Which models' Monte Carlo errors are unknown, or large next to their sampling errors.
+
+    ``scored`` holds the scores of the combination and of each model, (1 + K, n).
+    """
+    return np.isnan(mcse) | (mcse > _MCSE_SHARE * _sampling_errors(scored))
 
 
-def _monte_carlo(names: tuple[str, ...], mcse: Array, scored: Array) -> tuple[Array, list[Note]]:
-    """Compare Monte Carlo with sampling errors; return the former where they can be trusted."""
+def monte_carlo_notes(
+    names: tuple[str, ...], collapsed: Sequence[Collapsed], mcse: Array, scored: Array
+) -> list[Note]:
+    """Remark on draws that are too few, too dependent, or outweighed by a handful of others."""
     notes = []
     unknown = np.isnan(mcse)
     if unknown.any():
@@ -111,11 +116,8 @@ def _monte_carlo(names: tuple[str, ...], mcse: Array, scored: Array) -> tuple[Ar
                 "the Monte Carlo standard errors (mcse) are not known.",
             )
         )
-    n = scored.shape[1]
-    behind = scored[1:] - scored[0]
-    spread = np.sqrt(n) * np.max([scored[1:].std(axis=1), behind.std(axis=1)], axis=0)
-    spread = np.maximum(spread, np.sqrt(n) * scored[0].std())
-    noisy = mcse > _MCSE_SHARE * spread
+    spread = _sampling_errors(scored)
+    noisy = _noisy(mcse, scored) & ~unknown
     if noisy.any():
         worst = int(np.argmax(np.where(noisy, mcse / spread, 0.0)))
         notes.append(
@@ -126,15 +128,40 @@ def _monte_carlo(names: tuple[str, ...], mcse: Array, scored: Array) -> tuple[Ar
                 f"sampling error is {spread[worst]:.2g}. Draw longer chains.",
             )
         )
-    # What too few draws hide is said here; it does not make models alike.
-    return np.where(noisy | unknown, 0.0, mcse), notes
+    carried = np.array([each.n_effective.min() for each in collapsed])
+    few = (carried < _FEWEST_CARRYING) & (carried < [each.n_samples / 2 for each in collapsed])
+    if few.any():
+        worst = int(carried.argmin())
+        notes.append(
+            Note(
+                MonteCarloWarning,
+                f"The predictions of {_listed(names, np.flatnonzero(few))} rest on very few draws "
+                f"at some observations ({carried[worst]:.1f} in effect for {names[worst]!r}, "
+                "where the others give the outcome almost no density). Their scores and mcse "
+                "cannot be trusted.",
+            )
+        )
+    return notes
 
 
-def _identifiability(
-    names: tuple[str, ...], problem: Problem, solution: Solution, mcse: Array
+def _sampling_errors(scored: Array) -> Array:
+    """Find the standard errors that Monte Carlo errors are compared with, one per model.
+
+    The largest of those of the model's score, of its distance to the combination, and of the
+    combination's score: a model that scores the same everywhere has none of its own.
+    """
+    errors = [scored[1:].std(axis=1), (scored[1:] - scored[0]).std(axis=1)]
+    return np.sqrt(scored.shape[1]) * np.maximum(np.max(errors, axis=0), scored[0].std())
+
+
+def identifiability_notes(
+    names: tuple[str, ...], problem: Problem, solution: Solution, mcse: Array, scored: Array
 ) -> list[Note]:
+    """Remark on models that the score cannot tell apart, and on weights that are not unique."""
     weights, size = solution.x, float(solution.scale)
-    alike = duplicates(problem, weights, mcse, size)
+    # What too few draws hide is noted elsewhere; it does not make models alike.
+    noise = np.where(_noisy(mcse, scored), 0.0, mcse)
+    alike = duplicates(problem, weights, noise, size)
     notes = [
         Note(
             IdentifiabilityWarning,
@@ -144,7 +171,6 @@ def _identifiability(
         )
         for group in alike
     ]
-    found = {frozenset(group) for group in alike}
     notes += [
         Note(
             IdentifiabilityWarning,
@@ -152,10 +178,47 @@ def _identifiability(
             "of weight among these models leave the score unchanged within its Monte Carlo "
             "error. Other splits predict as well.",
         )
-        for group in collinear(problem, weights, mcse, size)
-        if not any(set(group) <= known for known in found)
+        for group in collinear(problem, weights, noise, size)
+        if not any(set(group) <= set(known) for known in alike)
     ]
     return notes
+
+
+def edge_notes(models: Mapping[str, Predictive], weights: Array) -> list[Note]:
+    """Look at the combination where supports end; refuse one that does not vanish there.
+
+    A log-linear pool vanishes like distance^Σ w e, e the orders of its members and 0 for those
+    that go on beyond. The Hyvärinen score is proper if that exceeds 1, and has a variance if
+    it exceeds 3.
+    """
+    likelihoods = [m.likelihood for m, w in zip(models.values(), weights, strict=True) if w > 0]
+    used = weights[weights > 0]
+    places = {edge.at for each in likelihoods for edge in each.edges if np.isfinite(edge.at)}
+    steep = []
+    for at in sorted(places):
+        orders = [each.order_at(at) for each in likelihoods]
+        if None in orders:
+            continue  # a model ends before, so the combination does too
+        pooled = sum(w * e for w, e in zip(used, orders, strict=True) if e)
+        if pooled <= 1:
+            raise EdgeError(
+                f"The combination does not vanish smoothly at {at:g} (it goes like "
+                f"distance^{pooled:.3g}, more than 1 is needed): some models end there and "
+                "others go on. The Hyvärinen score is not proper there. Model a transform of the "
+                "outcome, such as its log, in all models."
+            )
+        if min(pooled, *(e for e in orders if e)) <= 3:
+            steep.append(f"{at:g}")
+    if not steep:
+        return []
+    return [
+        Note(
+            EdgeWarning,
+            f"Near {', '.join(steep)} the score has no finite variance, because densities vanish "
+            "there only like a low power of the distance. The standard errors of scores and "
+            "weights are too small. A model of a transform, such as the log, has no such edge.",
+        )
+    ]
 
 
 def _listed(names: tuple[str, ...], chosen: Iterable[Any]) -> str:

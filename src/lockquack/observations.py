@@ -48,6 +48,11 @@ class Observations:
         return int(self.values.shape[1])
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Lengths of the observation dimensions."""
+        return dict(zip(self.dims, self.shape, strict=True))
+
+    @property
     def labels(self) -> dict[str, np.ndarray[Any, Any]]:
         """Labels of the observation dimensions and of the components, where there are any."""
         if self.component_dim is None or self.components is None:

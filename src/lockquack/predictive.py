@@ -56,6 +56,14 @@ class Likelihood:
         edges = tuple(Edge(**edge) for edge in fields.pop("edges"))
         return cls(edges=edges, **fields)
 
+    def order_at(self, place: float) -> float | None:
+        """Order of the density at a place: 0 inside its support, None outside."""
+        orders = [edge.order for edge in self.edges if edge.at == place]
+        if orders:
+            return min(orders)
+        low, high = self.support or (-np.inf, np.inf)
+        return 0.0 if low < place < high else None
+
     @property
     def support(self) -> tuple[float, float] | None:
         """Outermost edges, or None where they are not known."""
@@ -184,7 +192,8 @@ class Predictive(ABC):
         import xarray as xr
 
         if var_name is None:
-            var_name = "y" if "y" not in self.observations.dims else "outcome"
+            taken = (*self.observations.dims, self.observations.component_dim)
+            var_name = "outcome" if "y" in taken else "y"
 
         everything = slice(0, self.n_obs)
         tiles = [

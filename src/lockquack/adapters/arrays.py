@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
-from lockquack.errors import NonFiniteError, ShapeError
+from lockquack.errors import LockquackError, NonFiniteError, ShapeError, SupportError
 from lockquack.families.base import Edge
+from lockquack.families.refused import find_refused
 from lockquack.jets import Array, Numeric, all_finite
-from lockquack.observations import COMPONENT_DIM, Observations, as_observations
+from lockquack.labels import labels_of, require_same_labels, string_dims
+from lockquack.numeric import as_numeric
+from lockquack.observations import (
+    COMPONENT_DIM,
+    Observations,
+    as_observations,
+    require_inside,
+)
 from lockquack.predictive import Likelihood, Predictive
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -52,6 +61,7 @@ def from_arrays(
     y: Any,
     support: tuple[float, float] | None = None,
     component_dim: Hashable | None = None,
+    likelihood: str | None = None,
 ) -> Predictive:
     r"""Take a model from arrays of log densities and their derivatives in the outcome.
 
@@ -81,6 +91,10 @@ def from_arrays(
     component_dim
         For DataArrays with more than one observation dimension: which dimension of ``y`` holds
         the components of a vector outcome.
+    likelihood
+        What the densities are of, such as ``"weibull"``: a name for messages and tables. One
+        that the Hyvärinen score is not proper for, such as ``"poisson"`` or ``"laplace"``, is
+        remembered and refused there.
 
     Returns
     -------
@@ -103,6 +117,10 @@ def from_arrays(
         "curv": _sample_first("curv", curv, observations, vector=True),
     }
     shape = draws["logp"].shape[:2]
+    if 0 in shape:
+        raise ShapeError(
+            f"logp has {shape[0]} chains of {shape[1]} draws; at least one draw is needed."
+        )
     for name, array in draws.items():
         if array.shape[:2] != shape:
             raise ShapeError(
@@ -110,23 +128,48 @@ def from_arrays(
                 f"{shape[0]} of {shape[1]}. They must come from the same draws."
             )
         _require_finite(name, array, observations)
-    edges = () if support is None else tuple(Edge(float(at), np.inf) for at in support)
     return ArrayPredictive(
         observations,
         n_chains=shape[0],
         n_draws=shape[1],
-        likelihood=Likelihood("arrays", edges=edges),
+        likelihood=_likelihood(likelihood, _edges(support, observations)),
         logp_draws=draws["logp"],
         grad_draws=draws["grad"],
         curv_draws=draws["curv"],
     )
 
 
+def _likelihood(name: str | None, edges: tuple[Edge, ...]) -> Likelihood:
+    if name is None:
+        return Likelihood("arrays", edges=edges)
+    if not isinstance(name, str):
+        raise LockquackError(f"likelihood must be a name; got a {type(name).__name__}.")
+    refused = find_refused(name)
+    if refused is None:
+        return Likelihood(name, edges=edges)
+    return Likelihood(name, refused.discrete, edges, refused.not_smooth)
+
+
+def _edges(support: Any, observations: Observations) -> tuple[Edge, ...]:
+    if support is None:
+        return ()
+    ends = as_numeric("support", support, SupportError)
+    if ends.shape != (2,) or not ends[0] < ends[1]:
+        raise SupportError(
+            f"support must be two numbers, the lower first, such as (0, np.inf); got {support!r}."
+        )
+    low, high = float(ends[0]), float(ends[1])
+    require_inside("support", observations.values, (low, high), observations)
+    return Edge(low, np.inf), Edge(high, np.inf)
+
+
 def _labelled_like(y: Any, logp: Any) -> Any:
     """Give an unlabelled y the observation labels of a labelled logp."""
     if isinstance(y, xr.DataArray) or not isinstance(logp, xr.DataArray):
         return y
-    values = np.asarray(y)
+    if isinstance(y, pd.Series) and y.index.name in logp.dims:
+        return y
+    values = as_numeric("y", y)
     template = logp.isel({dim: 0 for dim in SAMPLE_DIMS if dim in logp.dims}, drop=True)
     if values.shape == template.shape:
         return template.copy(data=values)
@@ -139,21 +182,31 @@ def _labelled_like(y: Any, logp: Any) -> Any:
 
 def _sample_first(name: str, given: Any, observations: Observations, *, vector: bool) -> Numeric:
     """Bring an array to (chain, draw, obs[, component]), as a view where that is possible."""
-    sizes = dict(zip(observations.dims, observations.shape, strict=True))
+    sizes = observations.sizes
     if vector and observations.component_dim is not None:
         sizes[observations.component_dim] = observations.d
     if isinstance(given, xr.DataArray):
-        given = _transpose(name, given, [*SAMPLE_DIMS, *sizes])
-    values = np.asarray(given)
-    if values.shape[2:] != tuple(sizes.values()):
+        given = _transpose(name, string_dims(given), [*SAMPLE_DIMS, *sizes])
+        require_same_labels(name, labels_of(given), observations.labels)
+    values = as_numeric(name, given)
+    if values.ndim < 2 or values.shape[2:] != tuple(sizes.values()):
         expected = ", ".join([*SAMPLE_DIMS, *(f"{dim}: {size}" for dim, size in sizes.items())])
-        single = " For a single chain, add its axis: array[None]."
         raise ShapeError(
             f"{name} must have shape ({expected}) to go with y; got {values.shape}."
-            f"{single if values.ndim == 1 + len(sizes) else ''}"
+            f"{_missing_axis(values.shape, tuple(sizes.values()), observations)}"
         )
-    flat = values.reshape(*values.shape[:2], observations.n, -1)
+    flat = values.reshape(*values.shape[:2], observations.n, observations.d if vector else 1)
     return flat if vector else flat[..., 0]
+
+
+def _missing_axis(
+    shape: tuple[int, ...], expected: tuple[int, ...], observations: Observations
+) -> str:
+    if shape[1:] == expected:
+        return " For a single chain, add its axis: array[None]."
+    if expected != observations.shape and shape[2:] == observations.shape:
+        return f" Add the axis of the {observations.d} components, which comes last."
+    return ""
 
 
 def _transpose(name: str, given: xr.DataArray, dims: list[str]) -> xr.DataArray:

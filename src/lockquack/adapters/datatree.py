@@ -10,7 +10,7 @@ import xarray as xr
 from lockquack.adapters.arrays import from_arrays
 from lockquack.errors import LockquackError, UnsupportedError
 from lockquack.predictive import CURV_GROUP, GRAD_GROUP, LOGP_GROUP, Likelihood, Predictive
-from lockquack.storage import read_tree
+from lockquack.storage import is_combination, read_tree
 
 
 def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
@@ -41,13 +41,26 @@ def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
     >>> lq.from_datatree(model.to_datatree())
     <ArrayPredictive normal; chain: 4, draw: 100, obs_id: 2, components: 1>
     """
-    tree = _as_tree(data)
+    if not isinstance(data, str | Path):
+        return _from_tree(_as_tree(data), var_name)
+    try:
+        return _from_tree(read_tree(data), var_name)
+    except LockquackError as error:
+        if str(data) in str(error):
+            raise
+        raise type(error)(f"{data}: {error}") from error
+
+
+def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
+    if is_combination(tree.attrs):
+        raise UnsupportedError("This is a combination, not a model. Read it with lq.load.")
     for group in (LOGP_GROUP, GRAD_GROUP, CURV_GROUP, "observed_data"):
         if group not in tree.children:
             raise UnsupportedError(_missing_group(group, list(tree.children)))
     name = _variable(tree, var_name)
-    logp = tree[LOGP_GROUP][name]
-    y = tree["observed_data"][name]
+    logp, grad, curv, y = (
+        _find(tree, group, name) for group in (LOGP_GROUP, GRAD_GROUP, CURV_GROUP, "observed_data")
+    )
     component_dims = [dim for dim in y.dims if dim not in logp.dims]
     if len(component_dims) > 1:
         raise UnsupportedError(
@@ -56,17 +69,26 @@ def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
         )
     model = from_arrays(
         logp=logp,
-        grad=tree[GRAD_GROUP][name],
-        curv=tree[CURV_GROUP][name],
+        grad=grad,
+        curv=curv,
         y=y,
         component_dim=component_dims[0] if component_dims else None,
     )
     return model.with_likelihood(Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"))
 
 
+def _find(tree: xr.DataTree, group: str, name: str) -> xr.DataArray:
+    dataset = tree[group].to_dataset()
+    if name not in dataset:
+        present = ", ".join(map(str, dataset.data_vars)) or "nothing"
+        raise UnsupportedError(
+            f"The group {group!r} does not hold the outcome {name!r}, of which there are log "
+            f"densities; it holds {present}. Give all groups the same variable names."
+        )
+    return dataset[name]
+
+
 def _as_tree(data: Any) -> xr.DataTree:
-    if isinstance(data, str | Path):
-        return read_tree(data)
     if isinstance(data, xr.DataTree):
         return data
     from arviz_base import convert_to_datatree
@@ -82,6 +104,8 @@ def _as_tree(data: Any) -> xr.DataTree:
 
 def _variable(tree: xr.DataTree, var_name: str | None) -> str:
     names = [str(name) for name in tree[LOGP_GROUP].data_vars]
+    if not names:
+        raise UnsupportedError(f"The group {LOGP_GROUP!r} is empty; it must hold the outcome.")
     if var_name is None and len(names) == 1:
         return names[0]
     if var_name not in names:

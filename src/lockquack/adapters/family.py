@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lockquack.adapters.parameters import LazyRange, Parameter, as_parameter
-from lockquack.errors import ParameterError, ShapeError, SupportError
+from lockquack.adapters.parameters import LazyRange, Parameter
+from lockquack.adapters.reading import as_parameter, require_domain, user_name
+from lockquack.errors import LockquackError, ParameterError, ShapeError
 from lockquack.families import Family, Mixture, get_family
-from lockquack.families.base import outside
 from lockquack.jets import Array
-from lockquack.observations import Observations, as_observations
+from lockquack.observations import Observations, as_observations, require_inside
 from lockquack.predictive import Likelihood, Predictive, Selection
 from lockquack.transforms import Transform, get_transform
 
@@ -66,7 +66,8 @@ class FamilyPredictive(Predictive):
     def bulks(self, obs: slice, multiples: Array) -> Array:
         """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
 
-        Each chain, and each component of a mixture, may be a mode of its own.
+        Each chain, and each component of a mixture, may be a mode of its own, and so may the
+        narrowest and the outermost of their draws.
         """
         draws = slice(0, self.n_draws)
         n = (self.n_draws, self.observations.values[obs].shape[0])
@@ -74,9 +75,13 @@ class FamilyPredictive(Predictive):
         for chain in range(self.n_chains):
             for location, spread in self.family.bulks(self._parameters(chain, draws, obs)):
                 places, widths = np.broadcast_to(location, n), np.broadcast_to(spread, n)
-                width = np.sqrt(np.square(widths).mean(axis=0) + places.var(axis=0))
-                modes.append(places.mean(axis=0) + multiples[:, None] * width)
-        points = np.clip(np.stack(modes), *self.family.support)
+                overall = np.sqrt(np.square(widths).mean(axis=0) + places.var(axis=0))
+                modes.append((places.mean(axis=0), overall))
+                for draw in (widths.argmin(axis=0), places.argmin(axis=0), places.argmax(axis=0)):
+                    each = draw, np.arange(n[1])
+                    modes.append((places[each], widths[each]))
+        points = np.stack([place + multiples[:, None] * width for place, width in modes])
+        points = np.clip(points, *self.family.support)
         return points if self.transform is None else self.transform.backward(points)
 
     def _parameters(self, chain: int, draws: slice, obs: Selection) -> dict[str, Array]:
@@ -117,8 +122,8 @@ def from_family(
         The outcomes **on their natural scale**, (obs,) or (obs, component). A DataArray passes
         on its labels.
     transform
-        ``"log"``, ``"log10"``, ``"sqrt"`` or ``"logit"`` if the family is a model of that
-        function of y. The Jacobian enters the density and both derivatives.
+        ``"log"``, ``"log10"``, ``"sqrt"``, ``"logit"`` or ``"exp"`` if the family is a model of
+        that function of y. The Jacobian enters the density and both derivatives.
     component_dim
         Which dimension of a DataArray ``y`` holds the components of a vector outcome.
     **parameters
@@ -153,11 +158,15 @@ def from_family(
     signature = likelihood.signature(draws)
     observations = _read_outcome(y, likelihood, component_dim)
     read = {
-        name: as_parameter(name, draws[name], observations, event_dims)
-        for name, event_dims in signature.items()
+        name: as_parameter(
+            name, draws[name], observations, likelihood.event_shape(name, observations.d)
+        )
+        for name in signature
     }
     n_chains, n_draws = _common_sample_shape(read)
-    change = None if transform is None else get_transform(transform)
+    for name, parameter in read.items():
+        require_domain(name, parameter, observations, positive=name in likelihood.positive)
+    change = _read_transform(transform)
     _require_support(observations, likelihood, change, transform)
     return FamilyPredictive(
         observations,
@@ -172,19 +181,36 @@ def from_family(
 
 def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
     """Resolve a family and, for mixtures, name their components' parameters ``k.name``."""
-    if family != Mixture.name:
-        return get_family(family), dict(given)
+    if not isinstance(family, str) or family != Mixture.name:
+        likelihood = get_family(family)
+        likelihood.signature(given)
+        return likelihood, dict(given)
     components = given.get("components")
     if not isinstance(components, Sequence) or not all(map(_is_component, components)):
         raise ParameterError(
             "A mixture needs components=[(family, {parameter: draws}), ...] and weights= of shape "
             "(chain, draw, component)."
         )
-    parts = [_flatten(name, parameters) for name, parameters in components]
-    flat = {name: value for name, value in given.items() if name != "components"}
+    unknown = given.keys() - {"weights", "components"}
+    if unknown or "weights" not in given:
+        raise ParameterError(
+            f"A mixture takes weights and components; got {', '.join(given)}. The parameters of "
+            "its components go into components=[(family, {parameter: draws}), ...]."
+        )
+    parts = [_flatten_component(k, *component) for k, component in enumerate(components)]
+    flat = {"weights": given["weights"]}
     for k, (_, parameters) in enumerate(parts):
         flat |= {f"{k}.{name}": value for name, value in parameters.items()}
     return Mixture([part for part, _ in parts]), flat
+
+
+def _flatten_component(
+    k: int, family: str, given: Mapping[str, Any]
+) -> tuple[Family, dict[str, Any]]:
+    try:
+        return _flatten(family, given)
+    except LockquackError as error:
+        raise type(error)(f"Component {k}: {error}") from error
 
 
 def _is_component(given: object) -> bool:
@@ -201,10 +227,34 @@ def _read_outcome(y: Any, family: Family, component_dim: Hashable | None) -> Obs
     if family.multivariate != (observations.component_dim is not None):
         wanted = "(obs, component)" if family.multivariate else "(obs,)"
         raise ShapeError(
-            f"Family {family.name!r} needs y of shape {wanted}; got "
-            f"{observations.shape} observations of {observations.d} component(s)."
+            f"Family {family.name!r} needs y of shape {wanted}; got {observations.sizes} "
+            f"observations of {observations.d} component(s). {_outcome_hint(observations)}"
         )
     return observations
+
+
+def _outcome_hint(observations: Observations) -> str:
+    if observations.component_dim is not None:
+        column = "Select its column, y[:, 0]." if observations.d == 1 else ""
+        return column or (
+            "If y is a grid of scalar outcomes, name its dimensions: "
+            'xr.DataArray(y, dims=("school", "year")).'
+        )
+    if len(observations.dims) > 1:
+        return (
+            f"Say which dimension holds the components by component_dim={observations.dims[-1]!r}."
+        )
+    return "Give one column per component."
+
+
+def _read_transform(name: str | None) -> Transform | None:
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"A transform is given by its name, such as 'log'; got a {type(name).__name__}."
+        )
+    return get_transform(name)
 
 
 def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
@@ -214,30 +264,25 @@ def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]
         if parameter.sample_shape is not None
     }
     if len(set(shapes.values())) > 1:
-        listed = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
+        listed = ", ".join(f"{user_name(name)}: {shape}" for name, shape in shapes.items())
         raise ParameterError(f"The parameters differ in (chain, draw): {listed}.")
-    return next(iter(shapes.values()), (1, 1))
+    chains, draws = next(iter(shapes.values()), (1, 1))
+    if chains == 0 or draws == 0:
+        raise ParameterError(
+            f"Parameter {user_name(next(iter(shapes)))!r} has {chains} chains of {draws} draws; "
+            "at least one draw is needed."
+        )
+    return chains, draws
 
 
 def _require_support(
     observations: Observations, family: Family, transform: Transform | None, label: str | None
 ) -> None:
-    checks: Iterator[tuple[str, Array, tuple[float, float]]] = iter(
-        [(f"family {family.name!r}", observations.values, family.support)]
-        if transform is None
-        else [
-            (f"transform {label!r}", observations.values, transform.domain),
-            (f"family {family.name!r}", transform.forward(observations.values), family.support),
-        ]
-    )
-    for what, values, (low, high) in checks:
-        bad = outside(values, (low, high)).any(axis=1)
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
-            raise SupportError(
-                f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
-                f"first {values[at].tolist()} at {observations.describe(at)}."
-            )
+    modelled = observations.values
+    if transform is not None:
+        require_inside(f"transform {label!r}", modelled, transform.domain, observations)
+        modelled = transform.forward(modelled)
+    require_inside(f"family {family.name!r}", modelled, family.support, observations)
 
 
 def _describe(
@@ -246,7 +291,11 @@ def _describe(
     transform: Transform | None,
     label: str | None,
 ) -> Likelihood:
-    edges = family.edges({name: LazyRange(parameter) for name, parameter in parameters.items()})
+    ranges = {
+        name: LazyRange(user_name(name), parameter, positive=name in family.positive)
+        for name, parameter in parameters.items()
+    }
+    edges = family.edges(ranges)
     if transform is None:
         return Likelihood(family.name, edges=edges)
     return Likelihood(f"{family.name} of {label} y", edges=transform.edges(edges))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from lockquack.adapters.arrays import SAMPLE_DIMS
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.families.base import Range
 from lockquack.jets import Array, all_finite
-from lockquack.observations import Observations
+from lockquack.labels import Labels, from_pandas, labels_of, require_same_labels, string_dims
+from lockquack.numeric import as_numeric
+from lockquack.observations import OBS_DIM
 from lockquack.predictive import Selection
 
 #: Draws that a linear predictor evaluates at once while its range is looked up.
@@ -48,17 +50,30 @@ class Parameter(ABC):
 
 
 class LazyRange(Range):
-    """The range of a parameter, found when it is looked at: a regression's costs a pass."""
+    """The range of a parameter, found when it is looked at: a regression's costs a pass.
 
+    Conclusions from values outside the domain would mislead, so they are refused.
+    """
+
+    _title: str
     _parameter: Parameter
+    _positive: bool
 
-    def __init__(self, parameter: Parameter) -> None:
+    def __init__(self, title: str, parameter: Parameter, *, positive: bool) -> None:
+        object.__setattr__(self, "_title", title)
         object.__setattr__(self, "_parameter", parameter)
+        object.__setattr__(self, "_positive", positive)
 
     @property
     def min(self) -> float:
         """Smallest value."""
-        return self._parameter.range().min
+        low = self._parameter.range().min
+        if self._positive and low <= 0:
+            raise ParameterError(
+                f"Parameter {self._title!r} must be positive; the smallest value of its "
+                f"regression is {low:g}. Use another link, such as link='log'."
+            )
+        return low
 
     @property
     def max(self) -> float:
@@ -66,7 +81,7 @@ class LazyRange(Range):
         return self._parameter.range().max
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ArrayParameter(Parameter):
     """Values held as an array in which an axis of length 1 stands for all of its places."""
 
@@ -88,7 +103,7 @@ class ArrayParameter(Parameter):
         return Range(float(self.values.min()), float(self.values.max()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearPredictor(Parameter):
     """A regression, X β through an inverse link, computed tile by tile."""
 
@@ -96,6 +111,7 @@ class LinearPredictor(Parameter):
     coef: Array  # (chain, draw, p) or, for vector outcomes, (chain, draw, p, component)
     offset: Array  # (n,) or (n, component)
     link: str
+    labels: Labels = field(default_factory=dict)  # of the rows of X
 
     @property
     def sample_shape(self) -> tuple[int, int]:
@@ -103,9 +119,9 @@ class LinearPredictor(Parameter):
         return self.coef.shape[0], self.coef.shape[1]
 
     @property
-    def event_dims(self) -> int:
-        """1 for the mean of a vector outcome, 0 otherwise."""
-        return self.coef.ndim - 3
+    def event(self) -> tuple[int, ...]:
+        """Shape of one value: (component,) for the mean of a vector outcome, () otherwise."""
+        return self.coef.shape[3:]
 
     def tile(self, chain: int, draws: slice, obs: Selection) -> Array:
         """Values of shape (draws, obs, event...)."""
@@ -124,6 +140,13 @@ class LinearPredictor(Parameter):
         ends = np.array([(tile.min(), tile.max()) for tile in tiles])
         return Range(float(ends[:, 0].min()), float(ends[:, 1].max()))
 
+    def __repr__(self) -> str:
+        chains, draws, covariates = self.coef.shape[:3]
+        return (
+            f"<LinearPredictor, {self.link} link; chain: {chains}, draw: {draws}, "
+            f"obs: {len(self.X)}, covariates: {covariates}>"
+        )
+
 
 def linear_predictor(
     X: Any, coef: Any, *, intercept: Any = None, offset: Any = 0.0, link: str = "identity"
@@ -135,7 +158,8 @@ def linear_predictor(
     Parameters
     ----------
     X
-        Covariates, (obs, p).
+        Covariates, (obs, p). Labels of a DataArray or DataFrame are compared with those of
+        ``coef`` and of the outcomes where they have the same dimension.
     coef
         Draws of β, (chain, draw, p); for the mean of a vector outcome (chain, draw, p, component).
     intercept
@@ -152,122 +176,92 @@ def linear_predictor(
     >>> rng = np.random.default_rng(1)
     >>> X, beta = rng.normal(size=(50, 3)), rng.normal(size=(4, 500, 3))
     >>> mu = lq.linear_predictor(X, beta)
+    >>> mu
+    <LinearPredictor, identity link; chain: 4, draw: 500, obs: 50, covariates: 3>
     >>> lq.from_family("normal", y=rng.normal(size=50), mu=mu, sigma=1.0)
     <FamilyPredictive normal; chain: 4, draw: 500, obs_id: 50, components: 1>
     """
-    if link not in LINKS:
+    if not isinstance(link, str) or link not in LINKS:
         raise unknown_name("link", link, LINKS)
-    covariates, draws = _float64(X, "X"), _float64(coef, "coef")
-    if isinstance(coef, xr.DataArray):
-        draws = _float64(_samples_first("coef", coef), "coef")
+    rows, slopes = _aligned(from_pandas(X, OBS_DIM, "covariate"), coef)
+    covariates, draws = _finite("X", rows), _finite("coef", slopes)
     if draws.ndim not in (3, 4) or covariates.ndim != 2 or covariates.shape[1] != draws.shape[2]:
         raise ParameterError(
             "X must have shape (obs, p) and coef (chain, draw, p) with the same p; got "
             f"{covariates.shape} and {draws.shape}."
         )
     if intercept is not None:
-        constant = _float64(
-            _samples_first("intercept", intercept)
-            if isinstance(intercept, xr.DataArray)
-            else intercept,
-            "intercept",
-        )
-        if constant.shape != draws.shape[:2] + draws.shape[3:]:
-            raise ParameterError(
-                f"intercept must have shape {draws.shape[:2] + draws.shape[3:]} to go with coef; "
-                f"got {constant.shape}."
-            )
+        constant = _intercept(intercept, draws.shape[:2] + draws.shape[3:])
         covariates = np.column_stack([np.ones(len(covariates)), covariates])
         draws = np.concatenate([constant[:, :, None], draws], axis=2)
-    shape = (len(covariates), *draws.shape[3:])
-    known = _float64(offset, "offset")
-    if known.ndim < len(shape) and known.ndim > 0:
-        known = known[:, None]
-    return LinearPredictor(covariates, draws, np.broadcast_to(known, shape), link)
+    labels = labels_of(rows) if isinstance(rows, xr.DataArray) else {}
+    labels = {dim: labels[dim] for dim in labels if dim == rows.dims[0]}
+    known = _offset(offset, (len(covariates), *draws.shape[3:]), labels)
+    return LinearPredictor(covariates, draws, known, link, labels)
 
 
-def as_parameter(name: str, given: Any, observations: Observations, event_dims: int) -> Parameter:
-    """Read a parameter from a number, an array, a DataArray or a linear predictor."""
-    if isinstance(given, LinearPredictor):
-        if len(given.X) != observations.n or given.event_dims != event_dims:
-            raise ParameterError(
-                f"The linear predictor of {name!r} has {len(given.X)} rows and "
-                f"{given.event_dims} event dimension(s); the outcome needs {observations.n} "
-                f"and {event_dims}."
-            )
-        return given
+def _aligned(X: Any, coef: Any) -> tuple[Any, Any]:
+    """Bring labelled X and coef to (obs, p) and (chain, draw, p, ...), the same p by name."""
+    if isinstance(coef, xr.DataArray):
+        coef = samples_first("coef", coef)
+    if not isinstance(X, xr.DataArray):
+        return X, coef
+    X = string_dims(X)
+    if not isinstance(coef, xr.DataArray):
+        return X, coef
+    shared = [dim for dim in X.dims if dim in coef.dims]
+    if not shared:
+        return X, coef
+    require_same_labels("coef", labels_of(coef), labels_of(X), of="X")
+    return X.transpose(..., *shared), coef.transpose(*SAMPLE_DIMS, *shared, ...)
+
+
+def _intercept(given: Any, shape: tuple[int, ...]) -> Array:
     if isinstance(given, xr.DataArray):
-        return _from_dataarray(name, given, observations, event_dims)
-    return _from_array(name, _float64(given, name), observations, event_dims)
-
-
-def _from_array(
-    name: str, values: Array, observations: Observations, event_dims: int
-) -> ArrayParameter:
-    free = values.ndim - event_dims
-    grid = len(observations.shape)
-    event = values.shape[values.ndim - event_dims :]
-    lead = values.shape[:free]
-    obs_shape = observations.shape
-    if free == 0:
-        return ArrayParameter(values.reshape(1, 1, 1, *event), has_draws=False)
-    if free == 2 and not (grid == 2 and lead == obs_shape):
-        return ArrayParameter(values.reshape(*lead, 1, *event), has_draws=True)
-    if lead == obs_shape or lead == (observations.n,):
-        return ArrayParameter(values.reshape(1, 1, -1, *event), has_draws=False)
-    if free > 2 and lead[2:] in (obs_shape, (observations.n,), (1,)):
-        return ArrayParameter(values.reshape(*lead[:2], -1, *event), has_draws=True)
-    n = " × ".join(map(str, obs_shape))
-    events = "".join(f", {size}" for size in event)
-    raise ParameterError(
-        f"Parameter {name!r} has shape {values.shape}; with {n} observations it must be "
-        f"(chain, draw{events}) or (chain, draw, {n}{events}), or ({n}{events}) where it is the "
-        "same in all draws."
-    )
-
-
-def _from_dataarray(
-    name: str, given: xr.DataArray, observations: Observations, event_dims: int
-) -> ArrayParameter:
-    has_draws = any(dim in given.dims for dim in SAMPLE_DIMS)
-    if has_draws:
-        given = _samples_first(name, given)
-    obs_dims = [dim for dim in observations.dims if dim in given.dims]
-    if obs_dims and len(obs_dims) == len(observations.dims):
-        given = given.transpose(*(SAMPLE_DIMS if has_draws else ()), *obs_dims, ...)
-    values = _float64(given.values, name)
-    if has_draws:
-        return _from_array(name, values, observations, event_dims)
-    lead = values.shape[: values.ndim - event_dims]
-    if lead not in ((), observations.shape):
+        given = samples_first("intercept", given)
+    values = _finite("intercept", given)
+    if values.shape != shape:
         raise ParameterError(
-            f"Parameter {name!r} has the dimensions {given.dims} of shape {values.shape}, without "
-            f"chain and draw; the observations are {observations.dims} of shape "
-            f"{observations.shape}."
+            f"intercept must have shape {shape} to go with coef; got {values.shape}."
         )
-    event = values.shape[values.ndim - event_dims :]
-    return ArrayParameter(values.reshape(1, 1, -1, *event), has_draws=False)
+    return values
 
 
-def _samples_first(name: str, given: xr.DataArray) -> xr.DataArray:
+def _offset(given: Any, shape: tuple[int, ...], labels: Labels) -> Array:
+    given = from_pandas(given, OBS_DIM, "component")
+    if isinstance(given, xr.DataArray):
+        require_same_labels("offset", labels_of(given), labels, of="X")
+    values = _finite("offset", given)
+    if values.shape == shape[:1] and len(shape) == 2:
+        values = values[:, None]
+    if values.shape not in ((), shape, (*shape[:1], 1)):
+        raise ParameterError(
+            f"offset must be one number or one per row of X, shape {shape}; got {values.shape}."
+        )
+    return np.broadcast_to(values, shape)
+
+
+def samples_first(name: str, given: xr.DataArray) -> xr.DataArray:
+    """Bring chain and draw to the front; both must be there."""
+    given = string_dims(given)
     missing = [dim for dim in SAMPLE_DIMS if dim not in given.dims]
     if missing:
         raise ParameterError(
-            f"Parameter {name!r} has the dimensions {given.dims}; it lacks {missing[0]!r}."
+            f"Parameter {name!r} has the dimensions {given.dims}; it lacks {missing[0]!r}. "
+            f"If there is one only, add it: .expand_dims({missing[0]!r})."
         )
     return given.transpose(*SAMPLE_DIMS, ...)
 
 
-def _float64(values: Any, name: str) -> Array:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"Parameter {name!r} is not numeric: {error}.") from error
-    if not all_finite(array):
-        bad = np.argwhere(~np.isfinite(array))
-        where = f" at position {tuple(bad[0].tolist())}" if array.ndim else ""
-        raise ParameterError(
-            f"Parameter {name!r} must be finite; it is {array[tuple(bad[0])]}{where}, and so are "
-            f"{len(bad) - 1} more."
-        )
-    return array
+def _finite(name: str, given: Any) -> Array:
+    """Read a part of a regression; its axes are rows and columns or chains and draws."""
+    array = np.asarray(as_numeric(name, given, ParameterError), dtype=np.float64)
+    if all_finite(array):
+        return array
+    bad = np.argwhere(~np.isfinite(array))
+    axes = ("chain", "draw", "covariate") if name in ("coef", "intercept") else ("row", "column")
+    where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, bad[0].tolist(), strict=False))
+    raise ParameterError(
+        f"{name} must be finite; it is {array[tuple(bad[0])]}{where and f' at {where}'}, and "
+        f"{len(bad) - 1} more of its values are not."
+    )

@@ -164,9 +164,9 @@ def _breaks(members: list[_Member], support: tuple[float, float]) -> Array:
     ladder = _MULTIPLES[-1] * 2.0 ** np.arange(1, doublings + 1)
     points = _bulks(members, np.concatenate([-ladder[::-1], _MULTIPLES, ladder]))
     # A break point on the very edge leaves no tail to map: keep a hair of the extent away.
-    low = np.maximum(bulks.min(axis=(0, 1)), support[0] + 1e-3 * extent)
-    high = np.minimum(bulks.max(axis=(0, 1)), support[1] - 1e-3 * extent)
-    points = np.sort(np.clip(points.reshape(-1, extent.size), low, high), axis=0)
+    hair = 1e-3 * extent
+    points = np.clip(points.reshape(-1, extent.size), support[0] + hair, support[1] - hair)
+    points.sort(axis=0)
     gap = _GAP / np.ptp(_MULTIPLES) * widths.min(axis=0)
     for k in range(1, len(points)):
         points[k] = np.where(points[k] - points[k - 1] < gap, points[k - 1], points[k])

@@ -57,7 +57,9 @@ def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
         return Mixture([get_family(c) if isinstance(c, str) else c for c in components])
     refused = find_refused(name)
     if refused is not None:
-        raise UnsupportedError(f"Family {name!r} is not offered: {refused.reason}. {refused.instead}")
+        raise UnsupportedError(
+            f"Family {name!r} is not offered: {refused.reason}. {refused.instead}"
+        )
     if name not in FAMILIES:
         raise unknown_name("family", name, [*FAMILIES, Mixture.name])
     if components:

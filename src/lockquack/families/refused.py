@@ -40,10 +40,10 @@ _REFUSED = {
     "asymmetriclaplace": _rough(
         "its density has a kink at its mode", "Use skew_normal, or the log score."
     ),
-    "uniform": _rough("its density jumps at both ends", "Use beta on a scaled y, or the log score."),
-    "exponential": _rough(
-        "it is the gamma with alpha=1, whose density does not vanish at 0", _LOG
+    "uniform": _rough(
+        "its density jumps at both ends", "Use beta on a scaled y, or the log score."
     ),
+    "exponential": _rough("it is the gamma with alpha=1, whose density does not vanish at 0", _LOG),
     "halfnormal": _rough("its density does not vanish at 0", _LOG),
     "halfcauchy": _rough("its density does not vanish at 0", _LOG),
     "pareto": _rough("its density does not vanish at its smallest value", _LOG),

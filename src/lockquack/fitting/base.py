@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lockquack.jets import Array, Jet
 from lockquack.solvers.base import Solution
 
@@ -26,9 +29,13 @@ class Problem(ABC):
         """Fit the weights again for many countings u of the observations, (replicate, n)."""
 
     @abstractmethod
+    def slopes(self, weights: Array) -> Array:
+        """Slopes of minus the total score in the weights."""
+
+    @abstractmethod
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
         """Range of the total score at ``weights + t · direction`` for t from first to last."""
 
     @abstractmethod
-    def flat_directions(self, weights: Array) -> Array:
-        """Directions, (m, K), along which the score changes least; besides pairs of models."""
+    def flat_directions(self, face: NDArray[np.bool_]) -> Array:
+        """Directions among the models of a face, (m, K), in which the score bends least."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.fitting.base import Problem
 from lockquack.jets import Array
@@ -63,24 +64,28 @@ class LockingHyvarinen(Problem):
         Q[:, column, row] = upper
         return simplex_qp(Q, counts @ curv.sum(axis=1), self.concentration - 1.0)
 
+    def slopes(self, weights: Array) -> Array:
+        """Slopes of minus the total score in the weights."""
+        Q, c = self._quadratic
+        return 2.0 * (Q @ weights + c)
+
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
         """Range of the total score at ``weights + t · direction`` for t from first to last."""
-        Q, c = self._quadratic
-        slope = 2.0 * direction @ (Q @ weights + c)
-        bend = direction @ Q @ direction
+        slope = direction @ self.slopes(weights)
+        bend = direction @ self._quadratic[0] @ direction
         places = np.array([first, last])
         if bend > 0:
             places = np.append(places, np.clip(-slope / (2.0 * bend), first, last))
         return float(np.ptp(places * slope + places**2 * bend))
 
-    def flat_directions(self, weights: Array) -> Array:
-        """Directions, (m, K), along which the score changes least; besides pairs of models."""
-        Q, _ = self._quadratic
-        face = np.flatnonzero(weights > 0.1 / weights.size)
+    def flat_directions(self, face: NDArray[np.bool_]) -> Array:
+        """Directions among the models of a face, (m, K), in which the score bends least."""
+        Q, members = self._quadratic[0], np.flatnonzero(face)
         # An orthonormal basis of the moves that keep the sum of the weights.
-        basis = np.linalg.qr(np.eye(face.size) - 1.0 / face.size)[0][:, : face.size - 1]
-        values, vectors = np.linalg.eigh(basis.T @ Q[np.ix_(face, face)] @ basis)
+        centring = np.eye(members.size) - 1.0 / members.size
+        basis = np.linalg.qr(centring)[0][:, : members.size - 1]
+        values, vectors = np.linalg.eigh(basis.T @ Q[np.ix_(members, members)] @ basis)
         flat = values < 1e-2 * values.max(initial=0.0)
-        directions = np.zeros((int(flat.sum()), weights.size))
-        directions[:, face] = (basis @ vectors[:, flat]).T
+        directions = np.zeros((int(flat.sum()), face.size))
+        directions[:, members] = (basis @ vectors[:, flat]).T
         return directions

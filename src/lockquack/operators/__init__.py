@@ -9,11 +9,13 @@ from lockquack.operators.locking import Locking
 OPERATORS: dict[str, type[Operator]] = {operator.name: operator for operator in (Locking,)}
 
 
-def get_operator(operator: Operator | str) -> Operator:
+def get_operator(operator: Operator | type[Operator] | str) -> Operator:
     """Resolve a name through the registry; an operator is returned as it is."""
     if isinstance(operator, Operator):
         return operator
-    if operator not in OPERATORS:
+    if isinstance(operator, type) and issubclass(operator, Operator):
+        return operator()
+    if not isinstance(operator, str) or operator not in OPERATORS:
         raise unknown_name("operator", operator, OPERATORS)
     return OPERATORS[operator]()
 

@@ -41,14 +41,14 @@ class Hyvarinen(Rule):
 
     scale: float | tuple[float, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if self.scale is not None:
-            object.__setattr__(self, "scale", _plain(self.scale))
-
     name = "hyvarinen"
     label = "Hyvärinen"
     needs_normaliser = False
     needs_derivatives = True
+
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            object.__setattr__(self, "scale", _plain(self.scale))
 
     @property
     def options(self) -> dict[str, Any]:
