@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockquack.errors import unknown_name
+from lockquack.registry import resolve
 from lockquack.rules.base import Rule
 from lockquack.rules.hyvarinen import Hyvarinen
 
@@ -10,14 +10,8 @@ RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Hyvarinen,)}
 
 
 def get_rule(rule: Rule | type[Rule] | str) -> Rule:
-    """Resolve a name through the registry; a rule is returned as it is."""
-    if isinstance(rule, Rule):
-        return rule
-    if isinstance(rule, type) and issubclass(rule, Rule):
-        return rule()
-    if not isinstance(rule, str) or rule not in RULES:
-        raise unknown_name("rule", rule, RULES)
-    return RULES[rule]()
+    """Resolve a rule, its class or its name."""
+    return resolve("rule", rule, Rule, RULES)  # type: ignore[type-abstract]
 
 
 __all__ = ["RULES", "Hyvarinen", "Rule", "get_rule"]

@@ -1,0 +1,21 @@
+"""Objects in, strings at the edge: resolving a name through a registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from lockquack.errors import unknown_name
+
+T = TypeVar("T")
+
+
+def resolve(kind: str, given: T | type[T] | str, base: type[T], known: Mapping[str, type[T]]) -> T:
+    """Return an object as it is, a class or its registered name as an object with defaults."""
+    if isinstance(given, base):
+        return given
+    if isinstance(given, type) and issubclass(given, base):
+        return given()
+    if not isinstance(given, str) or given not in known:
+        raise unknown_name(kind, given, known)
+    return known[given]()
