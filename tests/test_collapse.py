@@ -90,6 +90,18 @@ def test_psis_weights_leave_the_derivatives_nearly_as_the_identity_has_them(fami
             np.testing.assert_allclose(loo.pareto_k, pareto_k)
 
 
+def test_a_hopeless_tail_is_called_hopeless(rng):
+    # One draw outweighs all others by e^2500: there is no tail to fit.
+    logp = np.zeros((4, 100, 2))
+    logp[..., 0] = 0.2 * rng.normal(size=(4, 100))
+    logp[..., 1] = -3000 * rng.uniform(size=(4, 100)) ** 2
+    log_weights, pareto_k = psis(logp)
+    assert pareto_k[0] < 0.5
+    assert pareto_k[1] > 0.7
+    assert np.isfinite(log_weights).all()
+    np.testing.assert_allclose(special.logsumexp(log_weights, axis=(0, 1)), 0.0, atol=1e-10)
+
+
 # Conjugate models: draws with exactly the posterior's moments make the identity exact.
 
 

@@ -21,16 +21,21 @@ if TYPE_CHECKING:
     from lockquack.combination import load as load
     from lockquack.methods import combine as combine
     from lockquack.methods import lock as lock
+    from lockquack.methods import stack as stack
+    from lockquack.operators import Linear as Linear
     from lockquack.operators import Locking as Locking
     from lockquack.predictive import Predictive as Predictive
     from lockquack.rules import Hyvarinen as Hyvarinen
+    from lockquack.rules import LogScore as LogScore
 
 #: Where each public name lives. It is imported when first used, so importing the package
 #: itself takes no time.
 _HOMES = {
     "Combination": "combination",
     "Hyvarinen": "rules",
+    "Linear": "operators",
     "Locking": "operators",
+    "LogScore": "rules",
     "Predictive": "predictive",
     "combine": "methods",
     "from_arrays": "adapters.arrays",
@@ -39,6 +44,7 @@ _HOMES = {
     "linear_predictor": "adapters.parameters",
     "load": "combination",
     "lock": "methods",
+    "stack": "methods",
 }
 
 __all__ = ["__version__", "errors", *_HOMES]

@@ -70,6 +70,8 @@ class Collapsed:
     jet: Jet  # logp (n,), NaN where it was not asked for; grad, curv (n, d)
     #: Effect of each block of draws on Σ_i (2 curv_ij + grad_ij²), to first order.
     influence: Array  # (chain, block, d)
+    #: The same for Σ_i log p_i: by blocks, or by single draws where these were looked at.
+    log_influence: Array  # (chain, block)
     #: 1 / Σ W²: how many draws really carry the average at each observation.
     n_effective: Array  # (n,)
     n_samples: int
@@ -82,6 +84,10 @@ class Collapsed:
         chains that disagree. NaN when a chain has fewer than four draws.
         """
         return mcse_mean(self.influence @ np.square(scale))
+
+    def mcse_logp(self) -> float:
+        """Monte Carlo standard error of Σ_i log p_i, in the same way."""
+        return mcse_mean(self.log_influence)
 
 
 def collapse(
@@ -133,6 +139,7 @@ def collapse(
             np.concatenate([jet.curv for jet in jets]),
         ),
         influence.reshape(source.n_chains, -1, influence.shape[-1]),
+        np.sum([column.log_influence for column in columns], axis=0).reshape(source.n_chains, -1),
         np.concatenate([column.n_effective for column in columns]),
         source.n_chains * source.n_draws,
     )
@@ -169,6 +176,7 @@ class _Column:
 
     jet: Jet
     influence: Array  # (block, d)
+    log_influence: Array  # (block,)
     n_effective: Array  # (obs,)
 
 
@@ -220,8 +228,12 @@ def _merge(parts: list[_Blocks]) -> _Column:
     shift = blocks.grad - grad
     effect = 2.0 * (blocks.curv - curv + shift * blocks.grad)
     influence = len(share) * np.einsum("bn,bnd->bd", share, effect)
-    jet = Jet(log_total - log_sum_exp(blocks.log_weight), grad, curv)
-    return _Column(jet, influence, 1.0 / np.sum(np.square(share) * blocks.square, axis=0))
+    weight, log_weight = softmax(blocks.log_weight)
+    log_influence = len(share) * (share - weight).sum(axis=1)
+    jet = Jet(log_total - log_weight, grad, curv)
+    return _Column(
+        jet, influence, log_influence, 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
+    )
 
 
 def _observation_slices(source: DrawJets) -> Iterator[slice]:

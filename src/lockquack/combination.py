@@ -280,7 +280,7 @@ class Combination:
 
     def _normalise(self, loo: bool, progressbar: bool | None) -> Normalised:
         if loo not in self._densities:
-            from lockquack.density.pooled import normalise
+            from lockquack.density.pooled import mix, normalise
 
             used = self.solution.x > 0
             models = {
@@ -288,7 +288,8 @@ class Combination:
                 for keep, (name, model) in zip(used, self._require_models().items(), strict=True)
                 if keep
             }
-            result = normalise(
+            evaluate = mix if self.operator.normalised else normalise
+            result = evaluate(
                 models, self.operator, self.solution.x[used], loo=loo, progressbar=progressbar
             )
             for note in density_notes(models, result, self.observations):
@@ -299,12 +300,13 @@ class Combination:
     def _header(self) -> list[str]:
         concentration = np.unique(self.problem.concentration)
         prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
-        unit = ", ".join(f"{s:.4g}" for s in self.problem.unit)
+        units = ", ".join(f"{s:.4g}" for s in self.problem.unit)
+        unit = f"   unit of y: {units}" if self.rule.needs_derivatives else ""
         return [
             f"{self.operator.name.capitalize()}, fitted by the {_KINDS[self.scores]} "
             f"{self.rule.label} score (larger is better)",
             f"models: {len(self.names)}   observations: {self.observations.n}   "
-            f"prior: Dirichlet({prior})   unit of y: {unit}",
+            f"prior: Dirichlet({prior}){unit}",
         ]
 
     def _formatted(self) -> pd.DataFrame:

@@ -46,11 +46,15 @@ def psis(logp: Array) -> tuple[Array, Array]:
         )
     from arviz_stats.base import array_stats
 
-    with np.errstate(all="ignore"):  # a hopeless tail shows in its k̂
+    with np.errstate(all="ignore"):
         log_weights, pareto_k = array_stats.psislw(logp, axis=(0, 1))
     log_weights = np.moveaxis(log_weights, (-2, -1), (0, 1))
-    flat = log_weights.reshape(-1, logp.shape[2])
-    return log_weights - log_sum_exp(flat), np.asarray(pareto_k)
+    # A tail so heavy that most of it underflows cannot be fitted: ArviZ then gives NaN weights
+    # with an innocent k̂. Plain weights with k̂ = inf say what they are worth.
+    hopeless = ~(np.isfinite(log_weights).all(axis=(0, 1)) & np.isfinite(pareto_k))
+    log_weights = np.where(hopeless, -logp, log_weights)
+    pareto_k = np.where(hopeless, np.inf, pareto_k)
+    return log_weights - log_sum_exp(log_weights.reshape(-1, logp.shape[2])), pareto_k
 
 
 def pareto_k_threshold(n_draws: int) -> float:

@@ -42,7 +42,7 @@ def collinear(problem: Problem, weights: Array, mcse: Array, size: float) -> lis
     undecided = slopes - slopes @ weights <= _ERRORS * mcse + 1e-9 * size
     face = (weights > 0.1 / weights.size) | undecided
     groups: list[set[int]] = []
-    for direction in problem.flat_directions(face):
+    for direction in problem.flat_directions(weights, face):
         moved = _main_part(direction)
         first, last = reach(weights, moved)
         if last - first < _MASS:

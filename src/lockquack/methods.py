@@ -19,14 +19,16 @@ from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import problem_for
 from lockquack.jets import Array, stack_jets
 from lockquack.notes import (
+    Note,
     convergence_notes,
     edge_notes,
     identifiability_notes,
     monte_carlo_notes,
+    pareto_notes,
 )
-from lockquack.operators import Locking, Operator, get_operator
+from lockquack.operators import Linear, Locking, Operator, get_operator
 from lockquack.predictive import Predictive
-from lockquack.rules import Hyvarinen, Rule, get_rule
+from lockquack.rules import Hyvarinen, LogScore, Rule, get_rule
 
 
 def lock(
@@ -100,6 +102,61 @@ def lock(
     return _fit(models, Locking(), Hyvarinen(), prior, scores, scale, random_seed, progressbar)
 
 
+def stack(
+    models: Mapping[str, Predictive],
+    *,
+    prior: float | Sequence[float] | Mapping[str, float] = 1.0,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> Combination:
+    r"""Combine models by mixing, with weights fitted by the log score: Bayesian stacking.
+
+    .. math::
+
+        q(y) = \sum_k w_k \pi_k(y), \qquad
+        \hat w = \arg\max_{w \in \Delta} \sum_i \log \sum_k w_k \pi_{k,-i}(y_i)
+
+    The leave-one-out densities come from Pareto-smoothed importance sampling. The problem is
+    concave; the result carries a bound on its distance to the optimum.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations. Their log densities are all that is used.
+    prior
+        Concentration of the Dirichlet prior on the weights, as for :func:`lock`; flat by
+        default, so that weights can be exactly zero.
+    scores, random_seed, progressbar
+        As for :func:`lock`.
+
+    Returns
+    -------
+    Combination
+        The weights, their uncertainty, the scores and the certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y = np.concatenate([rng.normal(-3, 1, size=30), rng.normal(3, 1, size=70)])
+    >>> draws = rng.normal(size=(4, 500)) / 10
+    >>> fit = lq.stack({
+    ...     "left": lq.from_family("normal", y=y, mu=draws - 3.0, sigma=1.0),
+    ...     "right": lq.from_family("normal", y=y, mu=draws + 3.0, sigma=1.0),
+    ... })
+    >>> fit.weights.round(2).to_series().to_dict()
+    {'left': 0.3, 'right': 0.7}
+
+    References
+    ----------
+    Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
+    distributions, Bayesian Analysis 13, arXiv:1704.02030.
+    """
+    return _fit(models, Linear(), LogScore(), prior, scores, None, random_seed, progressbar)
+
+
 def combine(
     models: Mapping[str, Predictive],
     operator: Operator | str = "locking",
@@ -170,18 +227,20 @@ def _fit(
     concentration = _concentration(prior, names)
     observations = models[names[0]].observations
     unit = rule.unit(observations.values)
+    density = rule.needs_density or operator.needs_density
     collapsed = []
     for name, model in models.items():
         with naming(name):
-            collapsed.append(model.collapse(scores, progressbar=progressbar))
+            collapsed.append(model.predict(scores, density=density, progressbar=progressbar))
     problem = problem_type(stack_jets([each.jet for each in collapsed]), unit, concentration)
     solution = problem.solve()
-    mcse = np.array([each.mcse(unit) for each in collapsed])
+    mcse = np.array([rule.mcse(each, unit) for each in collapsed])
     pooled = operator.pool(problem.jets, solution.x)
     scored = np.stack([rule.score(jet, unit) for jet in (pooled, *problem.jets)])
     notes += [
         *convergence_notes(solution),
-        *edge_notes(models, solution.x),
+        *(edge_notes(models, solution.x) if rule.needs_derivatives else []),
+        *(_pareto_notes(models) if density and scores == "loo" else []),
         *monte_carlo_notes(names, collapsed, mcse, scored),
         *identifiability_notes(names, problem, solution, mcse, scored),
     ]
@@ -200,6 +259,11 @@ def _fit(
         random_seed=int(random_seed),
         models=dict(models),
     )
+
+
+def _pareto_notes(models: Mapping[str, Predictive]) -> list[Note]:
+    observations = next(iter(models.values())).observations
+    return pareto_notes(models, [model.loo().pareto_k for model in models.values()], observations)
 
 
 def _with_scale(rule: Rule, scale: ArrayLike | None) -> Rule:

@@ -65,20 +65,7 @@ def density_notes(
     models: Mapping[str, Predictive], result: Normalised, observations: Observations
 ) -> list[Note]:
     """Remark on a normalised density."""
-    notes = []
-    for (name, model), pareto_k in zip(models.items(), result.pareto_k, strict=True):
-        limit = pareto_k_threshold(model.n_samples)
-        bad = int((pareto_k > limit).sum())
-        if bad:
-            worst = int(pareto_k.argmax())
-            notes.append(
-                Note(
-                    ParetoWarning,
-                    f"Leave-one-out densities of model {name!r} are unreliable at {bad} "
-                    f"observation(s): Pareto k̂ above {limit:.2f}, worst {pareto_k[worst]:.2f} at "
-                    f"{observations.describe(worst)}. The weights do not depend on them.",
-                )
-            )
+    notes = pareto_notes(models, result.pareto_k, observations)
     wrong = np.maximum(result.relative_error, result.missing.max(axis=0))
     bad = int((wrong > _QUADRATURE_ERROR).sum())
     if bad:
@@ -91,6 +78,28 @@ def density_notes(
                 f"{observations.describe(worst)}.",
             )
         )
+    return notes
+
+
+def pareto_notes(
+    models: Mapping[str, Predictive], pareto_k: Iterable[Array], observations: Observations
+) -> list[Note]:
+    """Remark on leave-one-out densities that importance sampling cannot give."""
+    notes = []
+    for (name, model), k_hat in zip(models.items(), pareto_k, strict=True):
+        limit = pareto_k_threshold(model.n_samples)
+        bad = int((k_hat > limit).sum())
+        if bad:
+            worst = int(k_hat.argmax())
+            notes.append(
+                Note(
+                    ParetoWarning,
+                    f"Leave-one-out densities of model {name!r} are unreliable at {bad} "
+                    f"observation(s): Pareto k̂ above {limit:.2f}, worst {k_hat[worst]:.2f} at "
+                    f"{observations.describe(worst)}. The Hyvärinen score does not depend on "
+                    "them.",
+                )
+            )
     return notes
 
 

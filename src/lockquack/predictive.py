@@ -77,6 +77,8 @@ class LooDensity:
 
     logp: Array  # (n,)
     pareto_k: Array  # (n,)
+    #: Effect of each draw on Σ_i log p_i, to first order.
+    influence: Array  # (chain, draw)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,18 @@ class Predictive(ABC):
             self._require_finite(self._passes[kind])
         return self._passes[kind]
 
+    def predict(self, kind: Kind, *, density: bool, progressbar: bool | None = None) -> Collapsed:
+        """Collapse the draws; with ``density``, leave-one-out densities by PSIS as well.
+
+        In-sample and held-out densities come with the derivatives in one pass.
+        """
+        collapsed = self.collapse(kind, progressbar=progressbar)
+        if not density or kind != "loo":
+            return collapsed
+        loo = self.loo(progressbar=progressbar)
+        jet = replace(collapsed.jet, logp=loo.logp)
+        return replace(collapsed, jet=jet, log_influence=loo.influence)
+
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Pareto-smoothed leave-one-out log densities and k̂, by ArviZ; slow next to a pass."""
         if not self._loo:
@@ -150,12 +164,14 @@ class Predictive(ABC):
                     logp = self.all_logp(obs)
                     log_weights, pareto_k = psis(logp)
                     total = log_sum_exp((log_weights + logp).reshape(self.n_samples, -1))
-                    parts.append(LooDensity(total, pareto_k))
+                    shift = np.exp(log_weights + logp - total) - np.exp(log_weights)
+                    parts.append(LooDensity(total, pareto_k, shift.sum(axis=2)))
                     advance(total.size)
             self._loo.append(
                 LooDensity(
                     np.concatenate([part.logp for part in parts]),
                     np.concatenate([part.pareto_k for part in parts]),
+                    self.n_samples * np.sum([part.influence for part in parts], axis=0),
                 )
             )
         return self._loo[0]

@@ -64,6 +64,27 @@ def normalise(
     )
 
 
+def mix(
+    models: Mapping[str, Predictive],
+    operator: Operator,
+    weights: Array,
+    *,
+    loo: bool,
+    progressbar: bool | None = None,
+) -> Normalised:
+    """Evaluate a pool that needs no normaliser; densities at the observations are enough."""
+    if loo:
+        each = [model.loo(progressbar=progressbar) for model in models.values()]
+        logp, pareto_k = np.stack([m.logp for m in each]), np.stack([m.pareto_k for m in each])
+    else:
+        passes = [m.collapse("in-sample", progressbar=progressbar) for m in models.values()]
+        logp = np.stack([each.jet.logp for each in passes])
+        pareto_k = np.zeros_like(logp)
+    pooled = operator.pool_density(logp, weights)
+    nothing = np.zeros_like(pooled)
+    return Normalised(pooled, nothing, nothing, np.zeros_like(logp), pareto_k)
+
+
 @dataclass(frozen=True)
 class _Member:
     """One model's predictive densities at a slice of the observations."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from lockquack.errors import UnsupportedError
 from lockquack.fitting.base import Problem
+from lockquack.fitting.linear_log_score import LinearLogScore
 from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
-from lockquack.operators import Locking, Operator
-from lockquack.rules import Hyvarinen, Rule
+from lockquack.operators import Linear, Locking, Operator
+from lockquack.rules import Hyvarinen, LogScore, Rule
 
 PROBLEMS: dict[tuple[type[Operator], type[Rule]], type[Problem]] = {
     (Locking, Hyvarinen): LockingHyvarinen,
+    (Linear, LogScore): LinearLogScore,
 }
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from lockquack.jets import Array, Jet
 from lockquack.solvers.base import Solution
 
+Mask = NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class Problem(ABC):
@@ -37,5 +39,20 @@ class Problem(ABC):
         """Range of the total score at ``weights + t · direction`` for t from first to last."""
 
     @abstractmethod
-    def flat_directions(self, face: NDArray[np.bool_]) -> Array:
+    def flat_directions(self, weights: Array, face: Mask) -> Array:
         """Directions among the models of a face, (m, K), in which the score bends least."""
+
+
+def flattest(bend: Array, face: Mask) -> Array:
+    """Eigenvectors, (m, K), of a matrix (K, K) with small eigenvalues, among moves of weight.
+
+    They involve the models of the face only and leave the sum of the weights as it is.
+    """
+    members = np.flatnonzero(face)
+    centring = np.eye(members.size) - 1.0 / members.size
+    basis = np.linalg.qr(centring)[0][:, : members.size - 1]
+    values, vectors = np.linalg.eigh(basis.T @ bend[np.ix_(members, members)] @ basis)
+    flat = values < 1e-2 * values.max(initial=0.0)
+    directions = np.zeros((int(flat.sum()), face.size))
+    directions[:, members] = (basis @ vectors[:, flat]).T
+    return directions

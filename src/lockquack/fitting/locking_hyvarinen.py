@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lockquack.fitting.base import Problem
+from lockquack.fitting.base import Mask, Problem, flattest
 from lockquack.jets import Array
 from lockquack.solvers.base import Solution
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -78,14 +77,6 @@ class LockingHyvarinen(Problem):
             places = np.append(places, np.clip(-slope / (2.0 * bend), first, last))
         return float(np.ptp(places * slope + places**2 * bend))
 
-    def flat_directions(self, face: NDArray[np.bool_]) -> Array:
+    def flat_directions(self, weights: Array, face: Mask) -> Array:
         """Directions among the models of a face, (m, K), in which the score bends least."""
-        Q, members = self._quadratic[0], np.flatnonzero(face)
-        # An orthonormal basis of the moves that keep the sum of the weights.
-        centring = np.eye(members.size) - 1.0 / members.size
-        basis = np.linalg.qr(centring)[0][:, : members.size - 1]
-        values, vectors = np.linalg.eigh(basis.T @ Q[np.ix_(members, members)] @ basis)
-        flat = values < 1e-2 * values.max(initial=0.0)
-        directions = np.zeros((int(flat.sum()), face.size))
-        directions[:, members] = (basis @ vectors[:, flat]).T
-        return directions
+        return flattest(self._quadratic[0], face)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from lockquack.operators.base import Operator
+from lockquack.operators.linear import Linear
 from lockquack.operators.locking import Locking
 from lockquack.registry import resolve
 
-OPERATORS: dict[str, type[Operator]] = {operator.name: operator for operator in (Locking,)}
+OPERATORS: dict[str, type[Operator]] = {operator.name: operator for operator in (Linear, Locking)}
 
 
 def get_operator(operator: Operator | type[Operator] | str) -> Operator:
@@ -14,4 +15,4 @@ def get_operator(operator: Operator | type[Operator] | str) -> Operator:
     return resolve("operator", operator, Operator, OPERATORS)  # type: ignore[type-abstract]
 
 
-__all__ = ["OPERATORS", "Locking", "Operator", "get_operator"]
+__all__ = ["OPERATORS", "Linear", "Locking", "Operator", "get_operator"]

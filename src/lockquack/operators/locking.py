@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from lockquack.jets import Array, Jet, pool_densities, power_pool
-from lockquack.operators.base import Operator
+from lockquack.operators.base import Operator, log_weights
 
 
 class Locking(Operator):
@@ -35,13 +33,8 @@ class Locking(Operator):
 
     def pool(self, jets: Jet, weights: Array) -> Jet:
         """Pool jets stacked over models, (K, n) and (K, n, d), into one jet, not normalised."""
-        return power_pool(jets, _log(weights, jets.logp.ndim), 0.0)
+        return power_pool(jets, log_weights(weights, jets.logp.ndim), 0.0)
 
     def pool_density(self, logp: Array, weights: Array) -> Array:
         """Pool log densities stacked over models, (K, ...), into one, not normalised."""
-        return pool_densities(logp, _log(weights, logp.ndim), 0.0)[1]
-
-
-def _log(weights: Array, ndim: int) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.log(weights).reshape(-1, *[1] * (ndim - 1))
+        return pool_densities(logp, log_weights(weights, logp.ndim), 0.0)[1]

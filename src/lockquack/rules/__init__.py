@@ -5,8 +5,9 @@ from __future__ import annotations
 from lockquack.registry import resolve
 from lockquack.rules.base import Rule
 from lockquack.rules.hyvarinen import Hyvarinen
+from lockquack.rules.log_score import LogScore
 
-RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Hyvarinen,)}
+RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Hyvarinen, LogScore)}
 
 
 def get_rule(rule: Rule | type[Rule] | str) -> Rule:
@@ -14,4 +15,4 @@ def get_rule(rule: Rule | type[Rule] | str) -> Rule:
     return resolve("rule", rule, Rule, RULES)  # type: ignore[type-abstract]
 
 
-__all__ = ["RULES", "Hyvarinen", "Rule", "get_rule"]
+__all__ = ["RULES", "Hyvarinen", "LogScore", "Rule", "get_rule"]

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from lockquack.collapse import Collapsed
 from lockquack.jets import Array, Jet
 
 
@@ -19,6 +20,8 @@ class Rule(ABC):
     needs_normaliser: ClassVar[bool]
     #: Whether it needs derivatives in the outcome.
     needs_derivatives: ClassVar[bool]
+    #: Whether it needs the value of the density itself.
+    needs_density: ClassVar[bool]
 
     @property
     @abstractmethod
@@ -37,3 +40,7 @@ class Rule(ABC):
     @abstractmethod
     def score(self, jet: Jet, unit: Array) -> Array:
         """Score each observation: jets of shape (..., n) and (..., n, d) give (..., n)."""
+
+    @abstractmethod
+    def mcse(self, collapsed: Collapsed, unit: Array) -> float:
+        """Monte Carlo standard error of the total score of a model."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockquack.collapse import Collapsed
 from lockquack.errors import ScaleError
 from lockquack.jets import Array, Jet
 from lockquack.numeric import as_numeric
@@ -45,6 +46,7 @@ class Hyvarinen(Rule):
     label = "Hyvärinen"
     needs_normaliser = False
     needs_derivatives = True
+    needs_density = False
 
     def __post_init__(self) -> None:
         if self.scale is not None:
@@ -76,6 +78,10 @@ class Hyvarinen(Rule):
     def score(self, jet: Jet, unit: Array) -> Array:
         """Score each observation: jets of shape (..., n) and (..., n, d) give (..., n)."""
         return np.asarray(-(2.0 * jet.curv + jet.grad**2) @ np.square(unit))
+
+    def mcse(self, collapsed: Collapsed, unit: Array) -> float:
+        """Monte Carlo standard error of the total score of a model."""
+        return collapsed.mcse(unit)
 
 
 def _plain(scale: Any) -> float | tuple[float, ...]:
