@@ -10,7 +10,8 @@ from scipy import sparse
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Solution
-from lockquack.solvers.simplex_qp import _solve_each, simplex_qp
+from lockquack.solvers.interior_point import solve_each
+from lockquack.solvers.simplex_qp import simplex_qp
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ def test_trouble_in_one_problem_leaves_the_others_alone():
 
 def test_a_singular_system_spoils_only_its_own_row():
     matrix = np.stack([np.eye(2), np.zeros((2, 2)), 2 * np.eye(2)])
-    solved = _solve_each(matrix, np.ones((3, 2)))
+    solved = solve_each(matrix, np.ones((3, 2)))
     np.testing.assert_array_equal(solved, [[1, 1], [np.nan, np.nan], [0.5, 0.5]])
 
 

@@ -236,7 +236,8 @@ class Combination:
 
     def _repr_html_(self) -> str:
         head = "<br>".join(map(html.escape, self._header()))
-        table = self._formatted().to_html(border=0)
+        table = self._formatted().to_html(border=0, justify="right")
+        table = table.replace("<table ", '<table style="text-align: right" ', 1)
         notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in self.notes)
         foot = html.escape(self._certificate())
         return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")

@@ -19,19 +19,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array, Solution
-from lockquack.solvers.simplex_qp import (
-    _EXTRA,
-    _FACE_STEPS,
-    _PATIENCE,
+from lockquack.solvers.interior_point import (
+    EXTRA,
+    FACE_STEPS,
+    PATIENCE,
+    Best,
     Index,
     Mask,
-    _Best,
-    _dot,
-    _face_step,
-    _predictor_corrector,
-    _Problem,
-    _share,
-    _State,
+    Quadratic,
+    dot,
+    equalised,
+    face_step,
+    predictor_corrector,
+    start_at,
 )
 
 #: Logarithm of the smallest density, relative to the best one of its row, that is told from
@@ -201,7 +201,7 @@ def _chunks(total: int, n: int, K: int) -> Iterator[slice]:
 class _Model:
     """What one reading of the densities tells about f at some weights."""
 
-    local: _Problem  # the quadratic programme with the gradient and the Hessian of f
+    local: Quadratic  # the quadratic programme with the gradient and the Hessian of f
     slack: Array  # (B, K): best level minus d
     objective: Array  # of the relative densities
     gap: Array
@@ -227,7 +227,7 @@ class _Mixtures:
         for P, u in self._blocks(B):
             t = w @ P.T
             d += (u / t) @ P
-            logs += _dot(u, np.log(t))
+            logs += dot(u, np.log(t))
             if curved:
                 active = P if len(on) == K else P[:, on]
                 scaled = active * (np.sqrt(u) / t)[:, :, None]
@@ -235,7 +235,7 @@ class _Mixtures:
         Q = np.zeros((B, K, K))
         Q[:, on[:, None], on] = hessian / 2
         # With Hessian Q + Q the gradient 2(Qw + c) is to be −d; and the Hessian times w is d.
-        return self._certified(w, _Problem(Q, -d, self.alpha), logs)
+        return self._certified(w, Quadratic(Q, -d, self.alpha), logs)
 
     def _blocks(self, B: int) -> Iterator[tuple[Array, Array]]:
         n, K = self.P.shape
@@ -243,7 +243,7 @@ class _Mixtures:
         for start in range(0, n, rows):
             yield self.P[start : start + rows], self.u[:, start : start + rows]
 
-    def _certified(self, w: Array, local: _Problem, logs: Array) -> _Model:
+    def _certified(self, w: Array, local: Quadratic, logs: Array) -> _Model:
         """Add the gap of :func:`mixture_proportions`, at the best level, and its scale."""
         N, alpha, prior = self.u.sum(axis=-1), self.alpha, self.alpha > 0
         M, d = N + alpha.sum(axis=-1), -local.c
@@ -251,7 +251,7 @@ class _Mixtures:
         slack = replace(local, alpha=alpha * d / N[:, None]).dual_slack(local.c)
         level = d.max(axis=-1) + slack.min(axis=-1)
         ratio = np.where(prior, slack * w, 1.0) / np.where(prior, alpha, 1.0)
-        gap = M * np.log(level / M) - _dot(alpha, np.log(ratio))
+        gap = M * np.log(level / M) - dot(alpha, np.log(ratio))
         log_prior = alpha * np.log(np.where(prior, w, 1.0))
         # The mixture is at most the best of its row, so no term of its logarithm is positive.
         scale = N - logs + (alpha + np.abs(log_prior)).sum(axis=-1)
@@ -271,7 +271,7 @@ def _solve(
         w = np.repeat(start, len(u), axis=0)
         best, local = _interior_point(problem, w, tol, max_iter)
         _polish(problem, best)
-        _share_equally(problem, best, local, tol)
+        _share_equally(problem, best, local)
         final = problem.at(best.w, curved=False)
     converged = final.gap <= tol * final.scale
     limited = best.iterations >= max_iter
@@ -283,11 +283,11 @@ def _solve(
 
 def _interior_point(
     problem: _Mixtures, w: Array, tol: float, max_iter: int
-) -> tuple[_Best, _Problem]:
+) -> tuple[Best, Quadratic]:
     """Follow the central path until the gap stops falling; return the model at the start too."""
     model = problem.at(w)
-    first, state = model.local, _start(model.local, w)
-    best = _Best.start(w, model.scale)
+    first, state = model.local, start_at(model.local, w)
+    best = Best.start(w, model.scale)
     live = np.arange(len(w))
     for iteration in range(max_iter + 1):
         best.update(live, state.w, model.gap, model.scale)
@@ -296,26 +296,19 @@ def _interior_point(
         if iteration == max_iter or not keep.any():
             break
         live, problem = live[keep], problem if keep.all() else problem.take(keep)
-        state = _predictor_corrector(model.local.take(keep), state.take(keep))
+        state = predictor_corrector(model.local.take(keep), state.take(keep))
         model = problem.at(state.w)
     return best, first
 
 
-def _unfinished(best: _Best, rows: Index, tol: float) -> Mask:
+def _unfinished(best: Best, rows: Index, tol: float) -> Mask:
     """Whether there is more than rounding left to gain, and hope of gaining it."""
     gap, scale = best.gap[rows], best.scale[rows]
-    patience = np.where(gap <= tol * scale, _EXTRA, _PATIENCE)
+    patience = np.where(gap <= tol * scale, EXTRA, PATIENCE)
     return np.asarray((gap > _ROUNDING * scale) & (best.stale[rows] < patience))
 
 
-def _start(local: _Problem, w: Array) -> _State:
-    """Return w with multipliers that satisfy the dual constraint exactly."""
-    low = local.c.min(axis=-1, keepdims=True)
-    room = local.c.mean(axis=-1, keepdims=True) - low + local.alpha.sum(axis=-1, keepdims=True)
-    return _State(w, local.c - low + room, low - room)
-
-
-def _polish(problem: _Mixtures, best: _Best) -> None:
+def _polish(problem: _Mixtures, best: Best) -> None:
     """Replace the weights by those of the face they tend to, with exact zeros.
 
     As in :mod:`~lockquack.solvers.simplex_qp`, an entry without prior belongs to the face
@@ -326,31 +319,22 @@ def _polish(problem: _Mixtures, best: _Best) -> None:
     model = problem.at(best.w, curved=False)
     outweighed = best.w * model.scale[:, None] < model.slack
     w = np.where((problem.alpha == 0) & outweighed, 0.0, best.w)
-    found = _Best.start(w, model.scale)
+    found = Best.start(w, model.scale)
     rows = np.arange(len(w))
-    for _ in range(_FACE_STEPS):
+    for _ in range(FACE_STEPS):
         w /= w.sum(axis=-1, keepdims=True)
         model = problem.at(w)
         progress = model.gap < found.gap / 2
-        _prefer(found, rows, w, model.gap, model.scale)
+        found.prefer(rows, w, model.gap, model.scale, _ROUNDING)
         if not progress.any():
             break
-        w = _face_step(model.local, w)
-    _prefer(best, rows, found.w, found.gap, found.scale)
+        w = face_step(model.local, w)
+    best.prefer(rows, found.w, found.gap, found.scale, _ROUNDING)
 
 
-def _share_equally(problem: _Mixtures, best: _Best, local: _Problem, tol: float) -> None:
+def _share_equally(problem: _Mixtures, best: Best, local: Quadratic) -> None:
     """Give equal weights to models that the second-order model ``local`` cannot tell apart."""
-    trial = _Best.start(best.w, best.scale)
-    _share(local, trial, tol)
-    rows = np.flatnonzero((trial.w != best.w).any(axis=-1))
+    rows, w = equalised(local, best.w)
     if len(rows):
-        model = problem.take(rows).at(trial.w[rows], curved=False)
-        _prefer(best, rows, trial.w[rows], model.gap, model.scale)
-
-
-def _prefer(best: _Best, rows: Index, w: Array, gap: Array, scale: Array) -> None:
-    """Take w, better for other reasons, unless its gap is worse by more than rounding."""
-    accept = gap <= np.maximum(best.gap[rows], _ROUNDING * scale)
-    at = rows[accept]
-    best.w[at], best.gap[at], best.scale[at] = w[accept], gap[accept], scale[accept]
+        model = problem.take(rows).at(w, curved=False)
+        best.prefer(rows, w, model.gap, model.scale, _ROUNDING)
