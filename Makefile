@@ -8,8 +8,9 @@ BIN = $(VENV)/bin
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
 
+# Two test processes with a linear algebra library of one thread each, not of two.
 test: $(VENV)/.dev ## Run the tests
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev ## Check style and types
 	$(BIN)/ruff check
