@@ -1,7 +1,7 @@
-"""Combine the predictions of several Bayesian models by any operator.
+"""Combine the predictions of several Bayesian models into one.
 
 Make models with :func:`from_family`, :func:`from_arrays` or :func:`from_datatree`, put them in a
-dict by name, and give it to :func:`lock`.
+dict by name, and give it to :func:`lock` or :func:`stack`.
 """
 
 from __future__ import annotations
