@@ -231,6 +231,14 @@ def test_a_model_of_log_y_is_the_lognormal(rng, mu, sigma):
     )
 
 
+def test_mass_that_no_outcome_accounts_for_is_known(rng, mu, sigma):
+    y = rng.lognormal(size=N)
+    assert lq.from_family("normal", y=y, transform="log", mu=mu, sigma=sigma).is_complete
+    assert not lq.from_family("normal", y=y, transform="sqrt", mu=mu, sigma=sigma).is_complete
+    assert not lq.from_family("normal", y=y, transform="exp", mu=mu, sigma=sigma).is_complete
+    assert lq.from_family("lognormal", y=y, transform="exp", mu=mu, sigma=sigma).is_complete
+
+
 def test_mixtures_and_nested_mixtures(rng, y, mu, sigma):
     w = rng.dirichlet([2.0, 3.0], size=(C, D))
     parts = [

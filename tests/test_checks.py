@@ -21,6 +21,7 @@ from lockquack.errors import (
     SmoothnessError,
     SupportWarning,
     TransformError,
+    UnsupportedError,
 )
 from lockquack.families import FAMILIES
 
@@ -109,6 +110,36 @@ def test_discrete_and_kinked_likelihoods_are_refused(rng):
         lq.lock({"counts": with_likelihood(model, discrete=True)})
     with pytest.raises(SmoothnessError, match="Model 'laplace': .*a kink at the median"):
         lq.lock({"laplace": with_likelihood(model, not_smooth="a kink at the median")})
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        "poisson",
+        "zero_inflated_poisson",
+        "ordered_logistic",
+        "Categorical",
+        "laplace",
+        "double_exponential",
+        "TruncatedNormal",
+        "censored_normal",
+        "hurdle_gamma",
+        "half_cauchy",
+    ],
+)
+def test_named_likelihoods_of_arrays_are_refused(rng, likelihood):
+    shape = (4, 10, 5)
+    model = lq.from_arrays(
+        logp=np.zeros(shape),
+        grad=rng.normal(size=shape),
+        curv=-np.ones(shape),
+        y=rng.normal(size=5),
+        likelihood=likelihood,
+    )
+    with pytest.raises(SmoothnessError, match=f"Model 'a': {likelihood}.*log score"):
+        lq.lock({"a": model})
+    with pytest.raises(UnsupportedError, match="log score|transform"):
+        lq.from_family(likelihood, y=[1.0])
 
 
 def test_integer_outcomes_of_a_smooth_likelihood_are_fine():

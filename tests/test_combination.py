@@ -36,6 +36,9 @@ def test_weights_are_labelled_and_sum_to_one(fit):
 def test_nothing_in_it_changes(fit):
     with pytest.raises(AttributeError):
         fit.names = ()
+    for array in (fit.solution.x, fit.mcse, fit.problem.jets.grad, fit.observations.values):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 7.0
     before = fit.to_dataframe()
     for shown in (fit.weights, fit.weights_se, fit.pointwise):
         shown.values[:] = 7.0
@@ -209,7 +212,7 @@ def test_save_and_load_keep_labels_notes_and_units(rng, tmp_path):
     back = lq.load(tmp_path / "fit.nc")
     assert str(back) == str(fit)
     assert back.notes == fit.notes
-    assert back.rule == lq.Hyvarinen(scale=(2.0,))
+    assert back.rule == lq.Hyvarinen(scale=2.0)
     assert list(back.pointwise["school"].values) == list("abcd")
     np.testing.assert_array_equal(back.pointwise, fit.pointwise)
 

@@ -396,6 +396,14 @@ def test_combine_takes_objects_and_names(normals):
     np.testing.assert_array_equal(by_name.weights, by_verb.weights)
 
 
+def test_the_scale_is_given_once(normals):
+    assert lock(normals, scale=2.0).rule == lq.Hyvarinen(scale=2.0)
+    with pytest.raises(ParameterError, match="two scales"):
+        lq.combine(normals, "locking", lq.Hyvarinen(2.0), scale=5.0)
+    with pytest.raises(ScaleError, match="scale"):
+        lq.lock(normals, scale="sd")
+
+
 def test_misspelt_names_suggest_the_near_one(normals):
     with pytest.raises(UnknownNameError, match="Did you mean 'locking'"):
         lq.combine(normals, "loking")

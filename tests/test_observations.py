@@ -356,3 +356,37 @@ def test_seeds_of_any_size_survive_a_file(seed, suffix, normals, tmp_path):
     fit = lq.lock(normals, random_seed=seed)
     fit.save(tmp_path / f"fit{suffix}")
     assert lq.load(tmp_path / f"fit{suffix}").random_seed == seed
+
+
+# Labels that meet under different names
+
+
+def test_a_permutation_shows_even_where_the_names_of_dimensions_differ(rng):
+    labels = [f"p{i}" for i in range(6)]
+    y = pd.Series(rng.normal(size=6), index=labels)
+    backwards = xr.DataArray(
+        rng.normal(size=(2, 30, 6)),
+        dims=("chain", "draw", "person"),
+        coords={"person": labels[::-1]},
+    )
+    with pytest.raises(ObservationMismatchError, match="another order"):
+        lq.from_family("normal", y=y, mu=backwards, sigma=1.0)
+    with pytest.raises(ObservationMismatchError, match="another order"):
+        lq.from_arrays(logp=backwards, grad=backwards, curv=backwards, y=y)
+    forwards = backwards.assign_coords(person=labels)
+    lq.from_family("normal", y=y, mu=forwards, sigma=1.0)
+    lq.from_arrays(logp=forwards, grad=forwards, curv=forwards, y=y)
+    other = backwards.assign_coords(person=list("abcdef"))  # labelled in another way
+    lq.from_family("normal", y=y, mu=other, sigma=1.0)
+
+
+def test_permuted_covariates_show_even_where_the_names_of_dimensions_differ(rng):
+    X = pd.DataFrame(rng.normal(size=(6, 2)), columns=["bmi", "bp"])
+    beta = xr.DataArray(
+        rng.normal(size=(2, 30, 2)),
+        dims=("chain", "draw", "predictor"),
+        coords={"predictor": ["bp", "bmi"]},
+    )
+    with pytest.raises(ObservationMismatchError, match="columns of X .*another order"):
+        lq.linear_predictor(X, beta)
+    lq.linear_predictor(X, beta.assign_coords(predictor=["bmi", "bp"]))

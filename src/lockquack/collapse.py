@@ -112,7 +112,7 @@ def collapse(
         those that ``kind`` implies. They need not be normalised.
     density
         For leave-one-out only: also compute the log density by plain importance weights. It
-        costs reading the log likelihoods; its Pareto-smoothed form is :mod:`lockquack.loo`.
+        costs reading the log likelihoods; :meth:`Predictive.loo` has its Pareto-smoothed form.
     progress
         Called with the number of observations done, after each group of them.
 

@@ -78,6 +78,11 @@ class Combination:
     random_seed: int
     models: Mapping[str, Predictive] | None
 
+    def __post_init__(self) -> None:
+        jets = self.problem.jets
+        for array in (self.solution.x, self.mcse, jets.logp, jets.grad, jets.curv):
+            array.setflags(write=False)
+
     @property
     def weights(self) -> xr.DataArray:
         """Weights of the models."""
@@ -293,9 +298,9 @@ class Combination:
             result = evaluate(
                 models, self.operator, self.solution.x[used], loo=loo, progressbar=progressbar
             )
+            self._densities[loo] = result
             for note in density_notes(models, result, self.observations):
                 warnings.warn(note.message, note.category, stacklevel=3)
-            self._densities[loo] = result
         return self._densities[loo]
 
     def _header(self) -> list[str]:

@@ -19,7 +19,7 @@ class NonFiniteError(LockquackError):
 
 
 class ParameterError(LockquackError):
-    """A family's parameter that is missing, unknown or outside its domain."""
+    """A parameter or an option that is missing, unknown or outside its domain."""
 
 
 class SupportError(LockquackError):
@@ -51,7 +51,7 @@ class ScaleError(LockquackError):
 
 
 class UnsupportedError(LockquackError):
-    """A combination of operator, rule and source that does not exist."""
+    """Something that does not exist, or cannot be done with what was given."""
 
 
 class UnknownNameError(LockquackError):

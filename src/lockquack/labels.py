@@ -79,6 +79,22 @@ def require_same_labels(name: str, got: Labels, expected: Labels, of: str = "y")
             )
 
 
+def require_same_order(name: str, got: Numeric, expected: Numeric, of: str = "y") -> None:
+    """Refuse labels that are the same in another order, where dimensions match by position only.
+
+    Dimensions of different names may well be labelled differently, so nothing else is compared.
+    """
+    if len(got) == len(expected) and _differ(got, expected).any() and _same_set(got, expected):
+        raise ObservationMismatchError(
+            f"{name} and {of} have the same labels in another order ({got[0]}, {got[1]}, ... and "
+            f"{expected[0]}, {expected[1]}, ...). Bring one of them into the order of the other."
+        )
+
+
+def _same_set(a: Numeric, b: Numeric) -> bool:
+    return sorted(map(str, a)) == sorted(map(str, b))
+
+
 def _differ(a: Numeric, b: Numeric) -> np.ndarray[Any, np.dtype[np.bool_]]:
     left, right = pd.Index(a), pd.Index(b)
     both_missing = np.asarray(left.isna()) & np.asarray(right.isna())
@@ -86,7 +102,7 @@ def _differ(a: Numeric, b: Numeric) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _remedy(dim: str, mine: Numeric, theirs: Numeric, of: str) -> str:
-    if sorted(map(str, mine)) != sorted(map(str, theirs)):
+    if not _same_set(mine, theirs):
         return "They must be the same, in the same order."
     return (
         f"They are the same labels in another order: select them in the order of {of}, by "

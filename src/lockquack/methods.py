@@ -21,11 +21,12 @@ from lockquack.jets import Array, stack_jets
 from lockquack.notes import (
     Note,
     convergence_notes,
-    edge_notes,
+    examine_edges,
     identifiability_notes,
     monte_carlo_notes,
     pareto_notes,
 )
+from lockquack.numeric import as_numeric
 from lockquack.operators import Linear, Locking, Operator, get_operator
 from lockquack.predictive import Predictive
 from lockquack.rules import Hyvarinen, LogScore, Rule, get_rule
@@ -117,8 +118,9 @@ def stack(
         q(y) = \sum_k w_k \pi_k(y), \qquad
         \hat w = \arg\max_{w \in \Delta} \sum_i \log \sum_k w_k \pi_{k,-i}(y_i)
 
-    The leave-one-out densities come from Pareto-smoothed importance sampling. The problem is
-    concave; the result carries a bound on its distance to the optimum.
+    The leave-one-out densities come from Pareto-smoothed importance sampling; do not trust the
+    weights where a note says that Pareto k̂ is high. The problem is concave; the result carries
+    a bound on its distance to the optimum.
 
     Parameters
     ----------
@@ -239,7 +241,7 @@ def _fit(
     scored = np.stack([rule.score(jet, unit) for jet in (pooled, *problem.jets)])
     notes += [
         *convergence_notes(solution),
-        *(edge_notes(models, solution.x) if rule.needs_derivatives else []),
+        *(examine_edges(models, solution.x) if rule.needs_derivatives else []),
         *(_pareto_notes(models) if density and scores == "loo" else []),
         *monte_carlo_notes(names, collapsed, mcse, scored),
         *identifiability_notes(names, problem, solution, mcse, scored),
@@ -263,7 +265,8 @@ def _fit(
 
 def _pareto_notes(models: Mapping[str, Predictive]) -> list[Note]:
     observations = next(iter(models.values())).observations
-    return pareto_notes(models, [model.loo().pareto_k for model in models.values()], observations)
+    pareto_k = [model.loo().pareto_k for model in models.values()]
+    return pareto_notes(models, pareto_k, observations, "Scores and weights rest on them.")
 
 
 def _with_scale(rule: Rule, scale: ArrayLike | None) -> Rule:
@@ -271,14 +274,9 @@ def _with_scale(rule: Rule, scale: ArrayLike | None) -> Rule:
         return rule
     if not isinstance(rule, Hyvarinen):
         raise UnsupportedError(f"{rule!r} has no scale; only the Hyvärinen score does.")
-    return replace(rule, scale=tuple(_numbers("scale", scale).ravel().tolist()))
-
-
-def _numbers(name: str, given: Any) -> Array:
-    try:
-        return np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} must be numeric; got {given!r}.") from error
+    if rule.scale is not None:
+        raise ParameterError(f"There are two scales, {rule!r} and scale={scale!r}; give one.")
+    return replace(rule, scale=scale)
 
 
 def _concentration(prior: Any, names: tuple[str, ...]) -> Array:
@@ -295,7 +293,7 @@ def _concentration(prior: Any, names: tuple[str, ...]) -> Array:
         if missing:
             raise ParameterError(f"The prior says nothing about model {missing[0]!r}.")
         prior = [prior[name] for name in names]
-    values = _numbers("prior", prior)
+    values = as_numeric("prior", prior, ParameterError)
     if values.shape not in ((), (len(names),)):
         raise ParameterError(
             f"prior must be one concentration or {len(names)}, one per model; got the shape "
@@ -306,4 +304,4 @@ def _concentration(prior: Any, names: tuple[str, ...]) -> Array:
             f"The Dirichlet concentrations of the prior must be finite and at least 1, or the "
             f"problem would not be convex; got {prior}. Use 1 for a flat prior."
         )
-    return np.broadcast_to(values, (len(names),)).copy()
+    return np.broadcast_to(values, (len(names),)).astype(np.float64)

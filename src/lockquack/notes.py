@@ -65,7 +65,8 @@ def density_notes(
     models: Mapping[str, Predictive], result: Normalised, observations: Observations
 ) -> list[Note]:
     """Remark on a normalised density."""
-    notes = pareto_notes(models, result.pareto_k, observations)
+    consequence = "So is the density of the combination there."
+    notes = pareto_notes(models, result.pareto_k, observations, consequence)
     wrong = np.maximum(result.relative_error, result.missing.max(axis=0))
     bad = int((wrong > _QUADRATURE_ERROR).sum())
     if bad:
@@ -82,7 +83,10 @@ def density_notes(
 
 
 def pareto_notes(
-    models: Mapping[str, Predictive], pareto_k: Iterable[Array], observations: Observations
+    models: Mapping[str, Predictive],
+    pareto_k: Iterable[Array],
+    observations: Observations,
+    consequence: str,
 ) -> list[Note]:
     """Remark on leave-one-out densities that importance sampling cannot give."""
     notes = []
@@ -96,8 +100,7 @@ def pareto_notes(
                     ParetoWarning,
                     f"Leave-one-out densities of model {name!r} are unreliable at {bad} "
                     f"observation(s): Pareto k̂ above {limit:.2f}, worst {k_hat[worst]:.2f} at "
-                    f"{observations.describe(worst)}. The Hyvärinen score does not depend on "
-                    "them.",
+                    f"{observations.describe(worst)}. {consequence}",
                 )
             )
     return notes
@@ -193,7 +196,7 @@ def identifiability_notes(
     return notes
 
 
-def edge_notes(models: Mapping[str, Predictive], weights: Array) -> list[Note]:
+def examine_edges(models: Mapping[str, Predictive], weights: Array) -> list[Note]:
     """Look at the combination where supports end; refuse one that does not vanish there.
 
     A log-linear pool vanishes like distance^Σ w e, e the orders of its members and 0 for those

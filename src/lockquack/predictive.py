@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.collapse import Collapsed, Kind, collapse
-from lockquack.diagnostics import ess_mean, psis
+from lockquack.diagnostics import ess_mean
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.jets import Array, log_sum_exp
 from lockquack.observations import Observations
 from lockquack.progress import progress_bar
+from lockquack.psis import psis
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -109,14 +110,20 @@ class Predictive(ABC):
         """Whether :meth:`logp_at` works: the density is known away from the observed values."""
         return False
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the density integrates to one over the outcomes."""
+        return True
+
     def logp_at(self, y: Array, chain: int, draws: slice, obs: Selection) -> Array:
         """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
         raise self._not_evaluable()
 
-    def bulks(self, obs: slice, multiples: Array) -> Array:
+    def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
         """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
 
-        For scalar outcomes. Where quadrature begins to look.
+        For scalar outcomes. Where quadrature begins to look; in detail, where it looks again
+        if it missed something.
         """
         raise self._not_evaluable()
 
@@ -156,7 +163,7 @@ class Predictive(ABC):
         return replace(collapsed, jet=jet, log_influence=loo.influence)
 
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
-        """Pareto-smoothed leave-one-out log densities and k̂, by ArviZ; slow next to a pass."""
+        """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass."""
         if not self._loo:
             parts = []
             with progress_bar(self.n_obs, "PSIS", progressbar) as advance:

@@ -46,6 +46,8 @@ class Transform(ABC):
 
     #: The open interval of values that can be transformed.
     domain: tuple[float, float] = (0.0, np.inf)
+    #: What it is transformed to; a model of z that reaches beyond has mass that no y accounts for.
+    image: tuple[float, float] = (-np.inf, np.inf)
 
     def forward(self, y: Array) -> Array:
         """Return z = t(y), NaN outside the domain."""
@@ -155,10 +157,9 @@ class Log10(Log):
 
 @dataclass(frozen=True)
 class Sqrt(Transform):
-    r""":math:`z = \sqrt y`.
+    r""":math:`z = \sqrt y`."""
 
-    A model of z whose support reaches below 0 has mass that no y accounts for.
-    """
+    image = (0.0, np.inf)
 
     def backward(self, z: Array) -> Array:
         """Return y = z²."""
@@ -219,12 +220,10 @@ class Logit(Transform):
 
 @dataclass(frozen=True)
 class Exp(Transform):
-    r""":math:`z = e^y`: a model of a positive quantity, brought to the scale of its log.
-
-    A model of z whose support reaches below 0 has mass that no y accounts for.
-    """
+    r""":math:`z = e^y`: a model of a positive quantity, brought to the scale of its log."""
 
     domain = (-np.inf, np.inf)
+    image = (0.0, np.inf)
 
     def backward(self, z: Array) -> Array:
         """Return y = log z."""

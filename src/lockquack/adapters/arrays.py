@@ -14,7 +14,13 @@ from lockquack.errors import LockquackError, NonFiniteError, ShapeError, Support
 from lockquack.families.base import Edge
 from lockquack.families.refused import find_refused
 from lockquack.jets import Array, Numeric, all_finite
-from lockquack.labels import labels_of, require_same_labels, string_dims
+from lockquack.labels import (
+    labels_of,
+    require_same_labels,
+    require_same_order,
+    storable,
+    string_dims,
+)
 from lockquack.numeric import as_numeric
 from lockquack.observations import (
     COMPONENT_DIM,
@@ -171,6 +177,9 @@ def _labelled_like(y: Any, logp: Any) -> Any:
         return y
     values = as_numeric("y", y)
     template = logp.isel({dim: 0 for dim in SAMPLE_DIMS if dim in logp.dims}, drop=True)
+    if isinstance(y, pd.Series) and template.ndim == 1 and template.dims[0] in template.indexes:
+        theirs = storable(template.indexes[template.dims[0]])
+        require_same_order("y", storable(y.index), theirs, of="logp")
     if values.shape == template.shape:
         return template.copy(data=values)
     if values.shape[:-1] == template.shape:

@@ -31,6 +31,14 @@ class FamilyPredictive(Predictive):
         """Whether :meth:`logp_at` works: the density is known away from the observed values."""
         return True
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the density integrates to one over the outcomes."""
+        if self.transform is None:
+            return True
+        (low, high), (first, last) = self.family.support, self.transform.image
+        return first <= low and high <= last
+
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
         return np.asarray(self.logp_at(self.observations.values[None, obs], chain, draws, obs)[0])
@@ -63,26 +71,40 @@ class FamilyPredictive(Predictive):
         shape = (self._count(draws), *self.observations.values[obs].shape)
         return np.broadcast_to(grad, shape), np.broadcast_to(curv, shape)
 
-    def bulks(self, obs: slice, multiples: Array) -> Array:
+    def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
         """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
 
-        Each chain, and each component of a mixture, may be a mode of its own, and so may the
-        narrowest and the outermost of their draws.
+        Each component of a mixture may be a mode of its own. In detail, each chain may be one
+        too, and so may the narrowest and the outermost draws of a chain.
         """
-        draws = slice(0, self.n_draws)
-        n = (self.n_draws, self.observations.values[obs].shape[0])
         modes = []
-        for chain in range(self.n_chains):
-            for location, spread in self.family.bulks(self._parameters(chain, draws, obs)):
-                places, widths = np.broadcast_to(location, n), np.broadcast_to(spread, n)
-                overall = np.sqrt(np.square(widths).mean(axis=0) + places.var(axis=0))
-                modes.append((places.mean(axis=0), overall))
-                for draw in (widths.argmin(axis=0), places.argmin(axis=0), places.argmax(axis=0)):
-                    each = draw, np.arange(n[1])
-                    modes.append((places[each], widths[each]))
+        for location, spread in self._draws_of_bulks(obs):  # (chain, draw, obs)
+            flat = (-1, location.shape[2])
+            modes.append(_summary(location.reshape(flat), spread.reshape(flat)))
+            if detailed:
+                for place, width in zip(location, spread, strict=True):
+                    modes.append(_summary(place, width))
+                    for draw in (width.argmin(0), place.argmin(0), place.argmax(0)):
+                        each = draw, np.arange(place.shape[1])
+                        modes.append((place[each], width[each]))
         points = np.stack([place + multiples[:, None] * width for place, width in modes])
         points = np.clip(points, *self.family.support)
         return points if self.transform is None else self.transform.backward(points)
+
+    def _draws_of_bulks(self, obs: slice) -> list[tuple[Array, Array]]:
+        """Locations and spreads of all draws, (chain, draw, obs), for each part of the density."""
+        draws = slice(0, self.n_draws)
+        n = (self.n_draws, self.observations.values[obs].shape[0])
+        chains = [
+            self.family.bulks(self._parameters(chain, draws, obs)) for chain in range(self.n_chains)
+        ]
+        return [
+            (
+                np.stack([np.broadcast_to(location, n) for location, _ in part]),
+                np.stack([np.broadcast_to(spread, n) for _, spread in part]),
+            )
+            for part in zip(*chains, strict=True)
+        ]
 
     def _parameters(self, chain: int, draws: slice, obs: Selection) -> dict[str, Array]:
         p = {name: given.tile(chain, draws, obs) for name, given in self.parameters.items()}
@@ -95,6 +117,12 @@ class FamilyPredictive(Predictive):
 
     def _count(self, draws: slice) -> int:
         return len(range(*draws.indices(self.n_draws)))
+
+
+def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
+    """Middle and width of a mixture of draws, (draw, obs)."""
+    width = np.sqrt(np.square(spread).mean(axis=0) + location.var(axis=0))
+    return location.mean(axis=0), width
 
 
 def from_family(

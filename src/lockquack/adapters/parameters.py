@@ -15,7 +15,14 @@ from lockquack.adapters.arrays import SAMPLE_DIMS
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.families.base import Range
 from lockquack.jets import Array, all_finite
-from lockquack.labels import Labels, from_pandas, labels_of, require_same_labels, string_dims
+from lockquack.labels import (
+    Labels,
+    from_pandas,
+    labels_of,
+    require_same_labels,
+    require_same_order,
+    string_dims,
+)
 from lockquack.numeric import as_numeric
 from lockquack.observations import OBS_DIM
 from lockquack.predictive import Selection
@@ -211,9 +218,19 @@ def _aligned(X: Any, coef: Any) -> tuple[Any, Any]:
         return X, coef
     shared = [dim for dim in X.dims if dim in coef.dims]
     if not shared:
+        _require_same_covariates(X, coef)
         return X, coef
     require_same_labels("coef", labels_of(coef), labels_of(X), of="X")
     return X.transpose(..., *shared), coef.transpose(*SAMPLE_DIMS, *shared, ...)
+
+
+def _require_same_covariates(X: xr.DataArray, coef: xr.DataArray) -> None:
+    """Compare what the columns of X and the third axis of coef are called, whatever the axes."""
+    columns, covariates = labels_of(X).get(str(X.dims[-1])), None
+    if len(coef.dims) > 2:
+        covariates = labels_of(coef).get(str(coef.dims[2]))
+    if columns is not None and covariates is not None:
+        require_same_order("coef", covariates, columns, of="the columns of X")
 
 
 def _intercept(given: Any, shape: tuple[int, ...]) -> Array:

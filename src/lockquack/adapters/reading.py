@@ -18,7 +18,13 @@ from lockquack.adapters.parameters import (
 )
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, all_finite
-from lockquack.labels import from_pandas, labels_of, require_same_labels, string_dims
+from lockquack.labels import (
+    from_pandas,
+    labels_of,
+    require_same_labels,
+    require_same_order,
+    string_dims,
+)
 from lockquack.numeric import as_numeric
 from lockquack.observations import OBS_DIM, Observations
 
@@ -234,5 +240,8 @@ def _name_the_observations(
             f"Parameter {title!r} has {given.sizes[unknown[0]]} values along {unknown[0]!r}; "
             f"there are {observations.n} observations."
         )
-    # Its own labels, if any, are another dimension's: they say nothing about those of y.
+    theirs = observations.labels.get(observations.dims[0])
+    if theirs is not None and unknown[0] in labels_of(given):
+        require_same_order(title, labels_of(given)[unknown[0]], theirs)
+    # Otherwise its labels are another dimension's, and say nothing about those of y.
     return given.drop_vars(unknown, errors="ignore").rename({unknown[0]: observations.dims[0]})

@@ -8,17 +8,21 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from lockquack.density.quadrature import Components, Integral, Line, Rows, integrate
-from lockquack.diagnostics import psis
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, log_sum_exp
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
 from lockquack.progress import progress_bar
+from lockquack.psis import psis
 
 #: Multiples of a component's spread, either side of its location, where the line is cut.
 _MULTIPLES = np.array([-7.0, -4.5, -2.2, 0.0, 2.2, 4.5, 7.0])
 #: Spreads of the narrowest component that break points keep from each other.
 _GAP = 2.0
+#: Ratio of the extent of all modes to the width of one from which a ladder joins them.
+_LADDER = 4.0
+#: Mass of a component that may go missing before a closer look.
+_MISSING = 1e-8
 #: Numbers that evaluating draws on nodes holds at once: they should stay in a core's cache.
 _NUMBERS_AT_ONCE = 2**15
 _DRAWS_AT_ONCE = 200
@@ -138,8 +142,8 @@ def densities_on(
     obs = slice(observation, observation + 1)
     members = [_Member.of(model, obs, loo) for model in models.values()]
     each = _components(members)(grid[:, None], np.zeros(1, dtype=np.intp))[..., 0]
-    log_norm = _log_norm(members, operator, weights, _support(models)).log_value
-    return each, operator.pool_density(each, weights) - log_norm
+    integral, _ = _log_norm(members, operator, weights, _support(models))
+    return each, operator.pool_density(each, weights) - integral.log_value
 
 
 def _components(members: list[_Member]) -> Components:
@@ -148,55 +152,72 @@ def _components(members: list[_Member]) -> Components:
 
 def _log_norm(
     members: list[_Member], operator: Operator, weights: Array, support: tuple[float, float]
-) -> Integral:
-    return integrate(
-        _components(members),
-        lambda logp: operator.pool_density(logp, weights),
-        Line(_breaks(members, support), support),
-    )
+) -> tuple[Integral, Array]:
+    """Integrate the pool; return also how much of each component's mass was not found.
+
+    A density integrates to one, so what is missing tells when the break points were too few;
+    then more are laid.
+    """
+
+    def attempt(detailed: bool) -> tuple[Integral, Array]:
+        line = Line(_breaks(members, support, detailed=detailed), support)
+        integral = integrate(
+            _components(members), lambda logp: operator.pool_density(logp, weights), line
+        )
+        missing = np.abs(1.0 - np.exp(integral.log_masses))
+        for k, member in enumerate(members):
+            model = member.model
+            if not model.is_complete or model.likelihood.support != support:
+                missing[k] = 0.0  # part of it lies where the pool is zero
+        return integral, missing
+
+    integral, missing = attempt(detailed=False)
+    return attempt(detailed=True) if (missing > _MISSING).any() else (integral, missing)
 
 
 def _normalise_slice(
     members: list[_Member], operator: Operator, weights: Array, support: tuple[float, float]
 ) -> Normalised:
-    integral = _log_norm(members, operator, weights, support)
+    integral, missing = _log_norm(members, operator, weights, support)
     observed = members[0].model.observations.values[members[0].obs, 0]
     each = _components(members)(observed[None], np.arange(observed.size))[:, 0]
     logp = operator.pool_density(each, weights) - integral.log_value
-    missing = np.abs(1.0 - np.exp(integral.log_masses))
-    for k, member in enumerate(members):
-        if member.model.likelihood.support != support:
-            missing[k] = 0.0  # part of it lies where the pool is zero
     pareto_k = np.stack([member.pareto_k for member in members])
     return Normalised(logp, integral.log_value, integral.relative_error, missing, pareto_k)
 
 
-def _breaks(members: list[_Member], support: tuple[float, float]) -> Array:
+def _breaks(members: list[_Member], support: tuple[float, float], *, detailed: bool) -> Array:
     """Choose break points (row, break) from where the components have their mass.
 
-    Around each component they follow its spread, and from there they grow like powers of two
-    to the extent of all: a panel is never so long that its nodes miss what happens at its end.
-    Those too close to their neighbour are put onto it, which leaves an empty panel.
+    Around each mode they follow its spread. Where modes differ much in width or place, they
+    grow from there like powers of two to the extent of all: a panel is never so long that its
+    nodes miss what happens at its end. Those too close to their neighbour are put onto it,
+    which leaves an empty panel.
     """
-    bulks = _bulks(members, _MULTIPLES)
-    widths = np.ptp(bulks, axis=1)
+    bulks = _bulks(members, detailed)  # (mode, multiple, row)
+    low, high = bulks.min(axis=1), bulks.max(axis=1)
     extent = np.ptp(bulks, axis=(0, 1))
-    doublings = int(np.ceil(np.log2((extent / widths).max())))
-    ladder = _MULTIPLES[-1] * 2.0 ** np.arange(1, doublings + 1)
-    points = _bulks(members, np.concatenate([-ladder[::-1], _MULTIPLES, ladder]))
+    width = np.where(high > low, high - low, extent)
+    ratio = float((extent / width).max())
+    doublings = int(np.ceil(np.log2(ratio))) if ratio > _LADDER else 0
+    ladder = width * (2.0 ** np.arange(1, doublings + 1)[:, None, None] - 1.0)
+    rungs = (bulks, high + ladder, low - ladder)
+    points = np.concatenate([each.reshape(-1, extent.size) for each in rungs])
     # A break point on the very edge leaves no tail to map: keep a hair of the extent away.
     hair = 1e-3 * extent
-    points = np.clip(points.reshape(-1, extent.size), support[0] + hair, support[1] - hair)
-    points.sort(axis=0)
-    gap = _GAP / np.ptp(_MULTIPLES) * widths.min(axis=0)
+    points = np.clip(points, low.min(axis=0) - extent, high.max(axis=0) + extent)
+    points = np.sort(np.clip(points, support[0] + hair, support[1] - hair), axis=0)
+    gap = _GAP / np.ptp(_MULTIPLES) * width.min(axis=0)
     for k in range(1, len(points)):
         points[k] = np.where(points[k] - points[k - 1] < gap, points[k - 1], points[k])
     return points.T
 
 
-def _bulks(members: list[_Member], multiples: Array) -> Array:
-    """Outcomes at multiples of the spread of each mode of each component, (mode, multiple, row)."""
-    points = np.concatenate([member.model.bulks(member.obs, multiples) for member in members])
+def _bulks(members: list[_Member], detailed: bool) -> Array:
+    """Outcomes around each mode of each component, (mode, multiple, row)."""
+    points = np.concatenate(
+        [member.model.bulks(member.obs, _MULTIPLES, detailed=detailed) for member in members]
+    )
     # A bulk that reaches beyond the range of a transform has no image there.
     missing = ~np.isfinite(points)
     middle = np.nanmedian(np.where(missing, np.nan, points), axis=1, keepdims=True)

@@ -34,9 +34,20 @@ _REFUSED = {
     "binomial": _discrete("the binomial"),
     "bernoulli": _discrete("the Bernoulli"),
     "negativebinomial": _discrete("the negative binomial"),
+    "betabinomial": _discrete("the beta-binomial"),
+    "geometric": _discrete("the geometric"),
+    "hypergeometric": _discrete("the hypergeometric"),
+    "categorical": _discrete("the categorical"),
+    "multinomial": _discrete("the multinomial"),
+    "dirichletmultinomial": _discrete("the Dirichlet-multinomial"),
     "laplace": _rough(
         "its density has a kink at its centre", "Use student_t or logistic, or the log score."
     ),
+    "doubleexponential": _rough(
+        "it is the Laplace, whose density has a kink at its centre",
+        "Use student_t or logistic, or the log score.",
+    ),
+    "triangular": _rough("its density has kinks", "Use beta on a scaled y, or the log score."),
     "asymmetriclaplace": _rough(
         "its density has a kink at its mode", "Use skew_normal, or the log score."
     ),
@@ -54,6 +65,18 @@ _REFUSED = {
 }
 
 
+_PREFIXES = {
+    "truncated": _rough("its density does not vanish where it is cut off", _LOG),
+    "half": _rough("its density does not vanish at 0", _LOG),
+    "censored": _rough("it has atoms where outcomes are censored", "Use the log score."),
+    "hurdle": _rough("it has an atom at 0", "Use the log score."),
+    "zeroinflated": _discrete("a zero-inflated likelihood"),
+    "discrete": _discrete("it"),
+    "ordered": _discrete("an ordered likelihood"),
+    "bernoulli": _discrete("the Bernoulli"),
+}
+
+
 def find_refused(name: str) -> Refused | None:
     """Look up a likelihood that is not offered, however its name is spelt.
 
@@ -63,4 +86,8 @@ def find_refused(name: str) -> Refused | None:
     True
     >>> find_refused("normal")
     """
-    return _REFUSED.get("".join(filter(str.isalnum, name.lower())))
+    plain = "".join(filter(str.isalnum, name.lower()))
+    for prefix, why in _PREFIXES.items():
+        if plain.startswith(prefix) and plain not in _REFUSED:
+            return why
+    return _REFUSED.get(plain)

@@ -40,7 +40,7 @@ class Hyvarinen(Rule):
     Hyvärinen (2005), Estimation of non-normalized statistical models by score matching, JMLR 6.
     """
 
-    scale: float | tuple[float, ...] | None = None
+    scale: ArrayLike | None = None
 
     name = "hyvarinen"
     label = "Hyvärinen"
