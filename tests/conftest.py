@@ -11,11 +11,14 @@ import pytest
 import lockquack as lq
 
 REFERENCE_DATA = Path(__file__).parents[2] / "shared" / "data"
-FAMILIES_OF_POSTERIORS = (
-    sorted(path.parent.name for path in REFERENCE_DATA.glob("*/reference.json"))
-    if REFERENCE_DATA.exists()
-    else []
+FAMILIES_OF_POSTERIORS = sorted(
+    path.parent.name for path in REFERENCE_DATA.glob("*/reference.json")
 )
+ON_LOG_SCALE = [
+    name
+    for name in FAMILIES_OF_POSTERIORS
+    if "logy" in json.loads((REFERENCE_DATA / name / "reference.json").read_text())["scales"]
+]
 
 
 class ReferenceFamily:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-import numpy as np
-
 from lockquack.jets import Array, Jet
 
 
@@ -29,9 +27,3 @@ class Operator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
-
-
-def log_weights(weights: Array, ndim: int) -> Array:
-    """Logarithms of K weights, −inf for zeros, shaped for the first of ``ndim`` axes."""
-    with np.errstate(divide="ignore"):
-        return np.log(weights).reshape(-1, *[1] * (ndim - 1))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from lockquack.jets import Array, Jet, pool_densities, power_pool
-from lockquack.operators.base import Operator, log_weights
+from lockquack.operators.power import PowerPool
 
 
-class Linear(Operator):
+class Linear(PowerPool):
     r"""Linear pooling, the mixture of the models.
 
     .. math:: q(y) = \sum_k w_k \pi_k(y), \qquad w \ge 0, \; \sum_k w_k = 1
@@ -30,11 +29,4 @@ class Linear(Operator):
     name = "linear"
     needs_density = True
     normalised = True
-
-    def pool(self, jets: Jet, weights: Array) -> Jet:
-        """Pool jets stacked over models, (K, n) and (K, n, d), into one jet."""
-        return power_pool(jets, log_weights(weights, jets.logp.ndim), 1.0)
-
-    def pool_density(self, logp: Array, weights: Array) -> Array:
-        """Pool log densities stacked over models, (K, ...), into one."""
-        return pool_densities(logp, log_weights(weights, logp.ndim), 1.0)[1]
+    power = 1.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from lockquack.jets import Array, Jet, pool_densities, power_pool
-from lockquack.operators.base import Operator, log_weights
+from lockquack.operators.power import PowerPool
 
 
-class Locking(Operator):
+class Locking(PowerPool):
     r"""Log-linear pooling, the geometric bridge between the models.
 
     .. math:: q(y) \propto \prod_k \pi_k(y)^{w_k}, \qquad w \ge 0, \; \sum_k w_k = 1
@@ -30,11 +29,4 @@ class Locking(Operator):
     name = "locking"
     needs_density = False
     normalised = False
-
-    def pool(self, jets: Jet, weights: Array) -> Jet:
-        """Pool jets stacked over models, (K, n) and (K, n, d), into one jet, not normalised."""
-        return power_pool(jets, log_weights(weights, jets.logp.ndim), 0.0)
-
-    def pool_density(self, logp: Array, weights: Array) -> Array:
-        """Pool log densities stacked over models, (K, ...), into one, not normalised."""
-        return pool_densities(logp, log_weights(weights, logp.ndim), 0.0)[1]
+    power = 0.0
