@@ -198,8 +198,3 @@ def test_pool_densities_agrees_with_the_jet():
         assert np.array_equal(
             pool_densities(jets.logp, log_coef, power)[1], power_pool(jets, log_coef, power).logp
         )
-
-
-def test_laplacian_is_the_sum_over_components():
-    jets = members(np.random.default_rng(0).normal(size=(4, 3)))
-    np.testing.assert_array_equal(jets.laplacian, jets.curv.sum(axis=-1))

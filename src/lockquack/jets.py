@@ -41,11 +41,6 @@ class Jet:
         """Go through the jets along the first axis."""
         return (self[k] for k in range(len(self.logp)))
 
-    @property
-    def laplacian(self) -> Array:
-        """Sum of the second derivatives over the components of the outcome."""
-        return np.asarray(self.curv.sum(axis=-1))
-
 
 def all_finite(values: Numeric) -> bool:
     """Whether no value is NaN or infinite, found by one sum in most cases.
