@@ -33,8 +33,8 @@ Kind = Literal["loo", "in-sample", "held-out"]
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
 #: Numbers a tile of one array holds; a few such tiles stay in a core's cache.
-_TILE = 2**15
-_TILE_OBS = 2**10
+_TILE = 2**16
+_TILE_OBS = 2**11
 
 
 class DrawJets(Protocol):
@@ -161,11 +161,11 @@ class _Tile:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Blocks of draws, pooled within."""
+    """Blocks of draws, pooled within; an axis of length 1 stands for all observations."""
 
-    log_mass: Array  # (block, obs): log Σ exp(v + log f)
-    log_weight: Array  # (block, obs): log Σ exp(v)
-    square: Array  # (block, obs): Σ of the squared shares within the block
+    log_mass: Array  # (block, obs or 1): log Σ exp(v + log f)
+    log_weight: Array  # (block, obs or 1): log Σ exp(v)
+    square: Array  # (block, obs or 1): Σ of the squared shares within the block
     grad: Array  # (block, obs, d)
     curv: Array  # (block, obs, d)
 
@@ -184,9 +184,9 @@ def _pool_tile(
     source: DrawJets, tile: _Tile, kind: Kind, log_weights: Array | None, density: bool
 ) -> _Blocks:
     grad, curv = map(tile.split, source.derivatives(tile.chain, tile.draws, tile.obs))
-    n_blocks, length, n_obs = grad.shape[:3]
-    count = np.full((n_blocks, n_obs), np.log(length))
-    square = np.full((n_blocks, n_obs), 1.0 / length)
+    n_blocks, length = grad.shape[:2]
+    count = np.full((n_blocks, 1), np.log(length))
+    square = np.full((n_blocks, 1), 1.0 / length)
     share = None
     log_mass = log_weight = count
     if kind == "loo" and log_weights is None:
@@ -225,14 +225,18 @@ def _merge(parts: list[_Blocks]) -> _Column:
     )
     share, log_total = softmax(blocks.log_mass)
     grad, curv = pool_derivatives(share, blocks.grad, blocks.curv, 1.0)
-    shift = blocks.grad - grad
-    effect = 2.0 * (blocks.curv - curv + shift * blocks.grad)
-    influence = len(share) * np.einsum("bn,bnd->bd", share, effect)
+    effect = blocks.grad - grad
+    effect *= blocks.grad
+    effect += blocks.curv
+    effect -= curv
+    effect *= 2.0 * len(share) * share[..., None]
     weight, log_weight = softmax(blocks.log_weight)
-    log_influence = len(share) * (share - weight).sum(axis=1)
-    jet = Jet(log_total - log_weight, grad, curv)
+    n_obs = len(grad)
     return _Column(
-        jet, influence, log_influence, 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
+        Jet(np.broadcast_to(log_total - log_weight, (n_obs,)), grad, curv),
+        effect.sum(axis=1),
+        len(share) * (share - weight).sum(axis=1),
+        np.broadcast_to(1.0 / np.sum(np.square(share) * blocks.square, axis=0), (n_obs,)),
     )
 
 

@@ -158,8 +158,9 @@ def pool_derivatives(
     """
     if share is None:
         mean = grad.mean(axis=axis)
-        spread = np.square(grad - np.expand_dims(mean, axis)).mean(axis=axis)
-        return mean, curv.mean(axis=axis) + power * spread
+        square = grad - np.expand_dims(mean, axis)
+        square *= square
+        return mean, curv.mean(axis=axis) + power * square.mean(axis=axis)
     share = share[..., None]
     mean = _weighted_sum(share, grad, axis)
     pooled = _weighted_sum(share, curv, axis)
