@@ -33,8 +33,8 @@ Kind = Literal["loo", "in-sample", "held-out"]
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
 #: Numbers a tile of one array holds; a few such tiles stay in a core's cache.
-_TILE = 2**16
-_TILE_OBS = 2**11
+_TILE = 2**15
+_TILE_OBS = 2**10
 
 
 class DrawJets(Protocol):
