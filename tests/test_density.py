@@ -11,7 +11,7 @@ from scipy import integrate as scipy_integrate
 from scipy import stats
 
 import lockquack as lq
-from lockquack.density.pooled import densities_on, normalise
+from lockquack.density.pooled import Normalised, densities_on, normalise
 from lockquack.density.quadrature import GAUSS, KRONROD, NODES, Line, integrate
 from lockquack.errors import (
     ParetoWarning,
@@ -19,6 +19,7 @@ from lockquack.errors import (
     SupportError,
     UnsupportedError,
 )
+from lockquack.notes import density_notes
 from lockquack.operators import Locking
 from tests.helpers import lock
 
@@ -262,6 +263,21 @@ def test_mass_that_is_not_found_is_warned_of():
     fit = lock({"spiky": model})
     with pytest.warns(QuadratureWarning, match="at 3 observation"):
         fit.log_norm()
+
+
+def test_a_normaliser_that_is_not_a_number_is_warned_of(normals):
+    ones = np.ones((1, 30))
+    for part in ("logp", "relative_error"):
+        good = {name: np.zeros(30) for name in ("logp", "log_norm", "relative_error")}
+        result = Normalised(**good, missing=0 * ones, pareto_k=0 * ones)
+        only = {"left": normals["left"]}
+        observations = normals["left"].observations
+        assert density_notes(only, result, observations) == []
+        getattr(result, part)[4] = np.nan
+        (note,) = density_notes(only, result, observations)
+        assert note.category is QuadratureWarning
+        assert "1 observation(s)" in note.message
+        assert "observation 4" in note.message
 
 
 def test_what_cannot_be_normalised_is_said(rng, normals):

@@ -250,9 +250,7 @@ class Combination:
     @cached_property
     def _scored(self) -> Array:
         """Scores of the combination and of each model, (1 + K, n)."""
-        jets = self.problem.jets
-        pooled = self.operator.pool(jets, self.solution.x)
-        return np.stack([self.rule.score(jet, self.problem.unit) for jet in (pooled, *jets)])
+        return score_all(self.operator, self.rule, self.problem, self.solution.x)
 
     @cached_property
     def _weights_se(self) -> Array:
@@ -351,6 +349,12 @@ def _rounded(column: str, value: float) -> str:
 
 def _shortened(name: str, width: int = 28) -> str:
     return name if len(name) <= width else f"{name[: width - 9]}…{name[-8:]}"
+
+
+def score_all(operator: Operator, rule: Rule, problem: Problem, weights: Array) -> Array:
+    """Score the pool and then each of its models at every observation, (1 + K, n)."""
+    pooled = operator.pool(problem.jets, weights)
+    return np.stack([rule.score(jet, problem.unit) for jet in (pooled, *problem.jets)])
 
 
 def load(path: str | Path) -> Combination:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from lockquack.checks import check_models, naming
 from lockquack.collapse import Kind
-from lockquack.combination import Combination
+from lockquack.combination import Combination, score_all
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import problem_for
 from lockquack.jets import Array, stack_jets
@@ -237,8 +237,7 @@ def _fit(
     problem = problem_type(stack_jets([each.jet for each in collapsed]), unit, concentration)
     solution = problem.solve()
     mcse = np.array([rule.mcse(each, unit) for each in collapsed])
-    pooled = operator.pool(problem.jets, solution.x)
-    scored = np.stack([rule.score(jet, unit) for jet in (pooled, *problem.jets)])
+    scored = score_all(operator, rule, problem, solution.x)
     notes += [
         *convergence_notes(solution),
         *(examine_edges(models, solution.x) if rule.needs_derivatives else []),

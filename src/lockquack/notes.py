@@ -68,6 +68,7 @@ def density_notes(
     consequence = "So is the density of the combination there."
     notes = pareto_notes(models, result.pareto_k, observations, consequence)
     wrong = np.maximum(result.relative_error, result.missing.max(axis=0))
+    wrong = np.where(np.isfinite(result.logp) & ~np.isnan(wrong), wrong, np.inf)
     bad = int((wrong > _QUADRATURE_ERROR).sum())
     if bad:
         worst = int(wrong.argmax())

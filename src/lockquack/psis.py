@@ -37,7 +37,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockquack.errors import UnsupportedError
-from lockquack.jets import Array
+from lockquack.jets import Array, log_sum_exp
 
 _FEWEST_DRAWS = 25
 #: Numbers a block of observations holds; a few such blocks stay in a core's cache.
@@ -140,7 +140,7 @@ def _smooth_rows(rows: Array, n_tail: int) -> Array:
         fitted = np.isfinite(pareto_k) & np.isfinite(smoothed).all(axis=0)
         fitted &= np.isfinite(rows.min(axis=1))
         flat[where] = np.where(fitted, smoothed, tail)
-        rows -= np.log(np.exp(rows).sum(axis=1, keepdims=True))
+        rows -= log_sum_exp(rows, axis=1)[:, None]
     return np.where(constant, -np.inf, np.where(fitted, pareto_k, np.inf))
 
 
