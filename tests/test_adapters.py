@@ -16,6 +16,7 @@ from scipy import stats
 import lockquack as lq
 from lockquack.checks import check_derivatives
 from lockquack.errors import (
+    EdgeError,
     LockquackError,
     NonFiniteError,
     ParameterError,
@@ -78,6 +79,10 @@ PARAMETERS = {
     "beta": {"alpha": 3.0, "beta": 2.4},
     "skew_normal": {"mu": 0.3, "sigma": 1.4, "alpha": 3.0},
     "gumbel": {"mu": 0.3, "beta": 1.4},
+    "exponential": {"lam": 1.4},
+    "half_normal": {"sigma": 1.4},
+    "weibull": {"alpha": 2.4, "beta": 1.4},
+    "inverse_gamma": {"alpha": 3.0, "beta": 1.4},
     "mv_normal": {"mu": np.array([0.3, 1.0]), "cov": np.array([[1.4, 0.3], [0.3, 2.0]])},
     "mv_student_t": {
         "nu": 4.0,
@@ -87,7 +92,7 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [name for name in FAMILIES if not FAMILIES[name].discrete])
 def test_every_family_through_the_adapter(name, rng):
     family = FAMILIES[name]
     low, high = family.support
@@ -106,6 +111,7 @@ def test_every_family_through_the_adapter(name, rng):
         np.testing.assert_allclose(got.curv[chain, draw], expected.curv, rtol=1e-12)
     assert model.likelihood.support == family.support
     assert model.evaluable
+    assert model.has_derivatives
 
 
 def test_parameters_broadcast_in_every_documented_shape(y, mu, sigma):
@@ -477,18 +483,15 @@ def test_a_parameter_of_some_dimensions_is_broadcast_over_the_others(rng):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("poisson", "discrete.*from_arrays.*log score"),
-        ("binomial", "discrete"),
-        ("bernoulli", "discrete"),
-        ("NegativeBinomial", "discrete"),
+        ("categorical", "discrete.*from_arrays.*log score"),
+        ("beta_binomial", "discrete"),
+        ("zero_inflated_binomial", "discrete"),
+        ("DiscreteUniform", "discrete"),
         ("laplace", "kink.*student_t"),
         ("asymmetric_laplace", "kink.*skew_normal"),
         ("uniform", "jumps.*beta"),
-        ("exponential", "gamma with alpha=1.*not vanish at 0.*log y"),
-        ("half_normal", "not vanish at 0.*log y"),
-        ("half-cauchy", "not vanish at 0"),
-        ("pareto", "smallest value"),
-        ("weibull", "not written yet.*from_arrays"),
+        ("pareto", "smallest value.*from_arrays.*log score"),
+        ("truncated_normal", "cut off.*from_arrays.*log score"),
     ],
 )
 def test_likelihoods_that_are_not_offered_say_why(y, mu, name, reason):
@@ -498,11 +501,48 @@ def test_likelihoods_that_are_not_offered_say_why(y, mu, name, reason):
     parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=1.0))
     model = lq.from_arrays(**parts, y=y, likelihood=name)
     assert f"ArrayPredictive {name};" in repr(model)
-    if name == "weibull":  # its density may vanish at 0: that depends on its shape
-        assert model.likelihood == Likelihood("weibull")
-        return
     with pytest.raises(SmoothnessError, match=f"{name} is (discrete|not smooth)"):
         lq.lock({"refused": model})
+
+
+@pytest.mark.parametrize("name", ["half-cauchy", "HalfStudentT", "exponential", "HalfNormal"])
+def test_a_name_tells_of_an_edge_at_0(y, mu, name):
+    parts = array_parts(lq.from_family("normal", y=np.exp(y), mu=mu, sigma=1.0))
+    model = lq.from_arrays(**parts, y=np.exp(y), likelihood=name)
+    assert model.likelihood.support == (0.0, np.inf)
+    assert model.likelihood.order_at(0.0) == 0.0
+    bounded = lq.from_arrays(**parts, y=np.exp(y), likelihood=name, support=(0.0, np.inf))
+    assert bounded.likelihood == model.likelihood  # a support does not make it vanish
+    with pytest.raises(EdgeError, match="does not vanish smoothly at 0"):
+        lq.lock({"edge": model})
+
+
+def test_half_families_that_are_not_offered_say_why(y, mu):
+    said = r"'half-cauchy' .*not vanish at 0.*from_arrays .*Hyvarinen\(transform='log'\).*log score"
+    with pytest.raises(UnsupportedError, match=said):
+        lq.from_family("half-cauchy", y=y, beta=mu)
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("Poisson", "poisson"),
+        ("Binomial", "binomial"),
+        ("Bernoulli", "bernoulli"),
+        ("NegativeBinomial", "negative_binomial"),
+        ("Exponential", "exponential"),
+        ("half-normal", "half_normal"),
+        ("Weibull", "weibull"),
+    ],
+)
+def test_another_spelling_of_a_family_is_recognised(y, mu, name, offered):
+    with pytest.raises(UnknownNameError, match=f"Did you mean '{offered}'"):
+        lq.from_family(name, y=y, mu=mu)
+    parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=1.0))
+    likelihood = lq.from_arrays(**parts, y=y, likelihood=name).likelihood
+    assert likelihood.discrete == FAMILIES[offered].discrete
+    if name == "Weibull":  # its density may vanish at 0: that depends on its shape
+        assert likelihood == Likelihood("Weibull")
 
 
 @pytest.mark.parametrize(
@@ -715,8 +755,14 @@ def test_inference_data(labelled):
 
 def test_what_is_missing_from_a_container_is_said(labelled, tmp_path):
     tree = labelled.to_datatree()
-    with pytest.raises(UnsupportedError, match="derivatives of the log likelihood in the outcome"):
+    with pytest.raises(
+        UnsupportedError, match="no group 'observed_data'; there are log_likelihood"
+    ):
         lq.from_datatree(xr.DataTree.from_dict({k: tree[k] for k in ("log_likelihood",)}))
+    for lacking in ("log_likelihood_grad", "log_likelihood_curv"):
+        rest = {name: tree[name] for name in tree.children if name != lacking}
+        with pytest.raises(UnsupportedError, match=f"no group '{lacking}'.*second derivatives"):
+            lq.from_datatree(xr.DataTree.from_dict(rest))
     with pytest.raises(UnsupportedError, match="no group 'log_likelihood'"):
         lq.from_datatree(xr.DataTree())
     with pytest.raises(FileNotFoundError, match=r"nothere\.nc"):

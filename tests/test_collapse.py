@@ -303,6 +303,20 @@ def test_every_number_is_read_once_in_small_tiles(rng, kind, contiguous):
     np.testing.assert_allclose(collapsed.influence, reference.influence, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("kind", ["loo", "in-sample", "held-out"])
+def test_derivatives_that_are_not_wanted_are_not_read(rng, kind):
+    given = arrays(rng, chains=2, draws=130, n=70)
+    source = Counting(lq.from_arrays(**given))
+    collapsed = collapse(source, kind, density=True, derivatives=False)
+    assert source.read == {"derivatives": 0, "logp": given["logp"].size}
+    assert collapsed.jet.grad.shape == collapsed.jet.curv.shape == (70, 0)
+    assert collapsed.influence.shape == (*collapsed.log_influence.shape, 0)
+    reference = collapse(lq.from_arrays(**given), kind, density=True)
+    np.testing.assert_array_equal(collapsed.jet.logp, reference.jet.logp)
+    np.testing.assert_array_equal(collapsed.log_influence, reference.log_influence)
+    np.testing.assert_array_equal(collapsed.n_effective, reference.n_effective)
+
+
 def test_extra_memory_does_not_grow_with_the_input(rng):
     import tracemalloc
 

@@ -12,6 +12,7 @@ import pytest
 
 import lockquack as lq
 from lockquack import demo
+from lockquack.fitting.table import pairs_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -91,3 +92,8 @@ def test_readme_example_prints_what_the_readme_says(capsys):
     # Gaps at the level of rounding differ between machines.
     rounding = re.compile(r"within \S+ of the best objective, \S+ of its size; \d+ steps")
     assert rounding.sub("", printed) == rounding.sub("", shown[1])
+
+
+def test_the_table_of_pairs_in_the_docs_is_that_of_the_registry():
+    page = (ROOT / "docs" / "operators.md").read_text()
+    assert pairs_table() in page

@@ -11,6 +11,7 @@ from scipy import optimize, special
 import lockquack as lq
 from lockquack.errors import IdentifiabilityWarning, LockquackWarning, ParetoWarning
 from tests.helpers import paper_models
+from tests.test_mixture_proportions import Problem, clarabel_weights, regression
 
 
 def stack(models, **options):
@@ -181,3 +182,56 @@ def test_discrete_likelihoods_can_be_stacked(rng):
     assert stack(models).weights.sel(model="right") > 0.9
     with pytest.raises(lq.errors.SmoothnessError, match="'right'.*discrete"):
         lq.lock(models)
+
+
+# Where other software is known to fail
+
+
+def test_the_order_of_models_and_observations_does_not_matter(rng):
+    logp = rng.normal(size=(6, 4, 100, 80)) * np.array([0.1, 0.2, 0.3] * 2)[:, None, None, None]
+    logp -= rng.gamma(2.0, size=(6, 1, 1, 80))
+    y = rng.normal(size=80)
+    models, shuffled = rng.permutation(6), rng.permutation(80)
+    fit = stack({str(k): from_logp(logp[k], y) for k in range(6)})
+    again = stack({str(k): from_logp(logp[k][..., shuffled], y[shuffled]) for k in models})
+    assert fit.solution.objective == pytest.approx(float(again.solution.objective), rel=1e-12)
+    for name in fit.names:
+        assert fit.weights.sel(model=name) == pytest.approx(
+            float(again.weights.sel(model=name)), abs=1e-8
+        )
+
+
+def test_one_row_at_minus_900_is_a_row_like_any_other(rng):
+    # exp(−900) is zero in float64: exponentiated, the row would make every weight as good.
+    y = rng.normal(size=40)
+    logp = [rng.normal(size=(4, 100, 40)) * s - rng.gamma(2.0, size=40) for s in (0.1, 0.3)]
+    low = np.where(np.arange(40) == 7, -900.0, 0.0)
+    fits = [
+        stack({str(k): from_logp(part + by, y) for k, part in enumerate(logp)}) for by in (0.0, low)
+    ]
+    assert 0.1 < fits[0].solution.x[0] < 0.9
+    np.testing.assert_allclose(fits[0].weights, fits[1].weights, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", [0.0, -800.0])
+def test_weights_of_54_models_sum_to_one(rng, shift):
+    y = rng.normal(size=200)
+    models = {}
+    for k in range(54):
+        mu = rng.normal() + 0.5 * rng.normal(size=200) + 0.1 * rng.normal(size=(4, 25, 1))
+        logp = -0.5 * np.square((y - mu) / (0.5 + k / 54)) - np.log(0.5 + k / 54)
+        models[f"m{k}"] = from_logp(logp + shift, y)
+    fit = stack(models)
+    assert float(fit.weights.sum()) == pytest.approx(1.0, abs=1e-12)
+    assert (fit.weights >= 0).all()
+    assert fit.solution.converged
+    assert fit.solution.relative_gap < 1e-12
+
+
+def test_a_hundred_models_reach_the_optimum_of_another_solver():
+    n, K = 300, 100
+    p = Problem(regression(np.random.default_rng(1), K, n), np.ones(n), np.zeros(K))
+    solution, (theirs, solved) = p.solve(), clarabel_weights(p)
+    assert solved
+    assert p.f(solution.x) == pytest.approx(p.f(theirs), abs=1e-7)
+    assert p.f(solution.x) <= p.f(theirs)

@@ -19,31 +19,55 @@ if TYPE_CHECKING:
     from lockquack.adapters.parameters import linear_predictor as linear_predictor
     from lockquack.combination import Combination as Combination
     from lockquack.combination import load as load
+    from lockquack.comparison import compare as compare
+    from lockquack.methods import bma as bma
     from lockquack.methods import combine as combine
+    from lockquack.methods import equal as equal
     from lockquack.methods import lock as lock
+    from lockquack.methods import pseudo_bma as pseudo_bma
+    from lockquack.methods import quack as quack
+    from lockquack.methods import select as select
     from lockquack.methods import stack as stack
+    from lockquack.operators import Hoelder as Hoelder
+    from lockquack.operators import Hybrid as Hybrid
     from lockquack.operators import Linear as Linear
     from lockquack.operators import Locking as Locking
+    from lockquack.operators import Nested as Nested
+    from lockquack.operators import Selection as Selection
+    from lockquack.operators import Superposition as Superposition
     from lockquack.predictive import Predictive as Predictive
     from lockquack.rules import Hyvarinen as Hyvarinen
     from lockquack.rules import LogScore as LogScore
+    from lockquack.rules import PairwiseScore as PairwiseScore
 
 #: Where each public name lives. It is imported when first used, so importing the package
 #: itself takes no time.
 _HOMES = {
     "Combination": "combination",
+    "Hoelder": "operators",
+    "Hybrid": "operators",
     "Hyvarinen": "rules",
     "Linear": "operators",
     "Locking": "operators",
     "LogScore": "rules",
+    "Nested": "operators",
+    "PairwiseScore": "rules",
     "Predictive": "predictive",
+    "Selection": "operators",
+    "Superposition": "operators",
+    "bma": "methods",
     "combine": "methods",
+    "compare": "comparison",
+    "equal": "methods",
     "from_arrays": "adapters.arrays",
     "from_datatree": "adapters.datatree",
     "from_family": "adapters.family",
     "linear_predictor": "adapters.parameters",
     "load": "combination",
     "lock": "methods",
+    "pseudo_bma": "methods",
+    "quack": "methods",
+    "select": "methods",
     "stack": "methods",
 }
 

@@ -39,12 +39,16 @@ def naming(model: str) -> Iterator[None]:
 def check_models(models: Models, rule: Rule) -> list[Note]:
     """Refuse models that cannot be combined by this rule; note what is merely unusual."""
     _require_models(models)
-    _require_same_observations(models)
     if rule.needs_derivatives:
         for name, model in models.items():
             with naming(name):
                 _require_smooth(model)
-                _require_vanishing_edges(model)
+                model.require_derivatives()
+    _require_same_observations(models)
+    if rule.needs_derivatives:
+        for name, model in models.items():
+            with naming(name):
+                _require_borne_edges(model, rule)
                 if model.evaluable:
                     check_derivatives(model)
     return [*_supports(models), *_chains(models)]
@@ -139,14 +143,15 @@ def _require_smooth(model: Predictive) -> None:
         )
 
 
-def _require_vanishing_edges(model: Predictive) -> None:
+def _require_borne_edges(model: Predictive, rule: Rule) -> None:
     for edge in model.likelihood.edges:
-        if not edge.vanishes:
+        if not rule.bears(edge):
             raise EdgeError(
                 f"the density of {model.likelihood.description} does not vanish smoothly at "
                 f"{edge.at:g} (it goes like distance^{edge.order:.3g}, more than 1 is needed), "
-                "where the Hyvärinen score is not proper. Model a transform of the outcome, such "
-                "as its log, for all models, or use the log score."
+                "where the Hyvärinen score is not proper. Use the weighted score, "
+                "Hyvarinen(transform='log') for positive outcomes or 'logit' for bounded ones, or "
+                "the log score."
             )
 
 

@@ -67,7 +67,7 @@ class DrawJets(Protocol):
 class Collapsed:
     """A model's predictive jet at every observation, and how the draws determine its score."""
 
-    jet: Jet  # logp (n,), NaN where it was not asked for; grad, curv (n, d)
+    jet: Jet  # logp (n,), NaN where it was not asked for; grad, curv (n, d), or (n, 0) likewise
     #: Effect of each block of draws on Σ_i (2 curv_ij + grad_ij²), to first order.
     influence: Array  # (chain, block, d)
     #: The same for Σ_i log p_i: by blocks, or by single draws where these were looked at.
@@ -96,6 +96,7 @@ def collapse(
     *,
     log_weights: Array | None = None,
     density: bool = False,
+    derivatives: bool = True,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Collapsed:
     """Pool a model's draws into its predictive jet, in one pass over the stored arrays.
@@ -113,6 +114,8 @@ def collapse(
     density
         For leave-one-out only: also compute the log density by plain importance weights. It
         costs reading the log likelihoods; :meth:`Predictive.loo` has its Pareto-smoothed form.
+    derivatives
+        Whether to read the derivatives; without, the jets have no components.
     progress
         Called with the number of observations done, after each group of them.
 
@@ -126,7 +129,8 @@ def collapse(
         # What overflows here is found, and located, in the result.
         with np.errstate(over="ignore", invalid="ignore"):
             blocks = [
-                _pool_tile(source, tile, kind, log_weights, density) for tile in _tiles(source, obs)
+                _pool_tile(source, tile, kind, log_weights, density, derivatives)
+                for tile in _tiles(source, obs)
             ]
             columns.append(_merge(blocks))
         progress(obs.stop - obs.start)
@@ -138,7 +142,7 @@ def collapse(
             np.concatenate([jet.grad for jet in jets]),
             np.concatenate([jet.curv for jet in jets]),
         ),
-        influence.reshape(source.n_chains, -1, influence.shape[-1]),
+        influence.reshape(source.n_chains, len(influence) // source.n_chains, -1),
         np.sum([column.log_influence for column in columns], axis=0).reshape(source.n_chains, -1),
         np.concatenate([column.n_effective for column in columns]),
         source.n_chains * source.n_draws,
@@ -156,7 +160,7 @@ class _Tile:
 
     def split(self, array: Array) -> Array:
         """Give the blocks an axis of their own: (draws, ...) → (block, draw, ...)."""
-        return array.reshape(self.n_blocks, -1, *array.shape[1:])
+        return array.reshape(self.n_blocks, len(array) // self.n_blocks, *array.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -181,9 +185,14 @@ class _Column:
 
 
 def _pool_tile(
-    source: DrawJets, tile: _Tile, kind: Kind, log_weights: Array | None, density: bool
+    source: DrawJets,
+    tile: _Tile,
+    kind: Kind,
+    log_weights: Array | None,
+    density: bool,
+    derivatives: bool,
 ) -> _Blocks:
-    grad, curv = map(tile.split, source.derivatives(tile.chain, tile.draws, tile.obs))
+    grad, curv = map(tile.split, _derivatives(source, tile, derivatives))
     n_blocks, length = grad.shape[:2]
     count = np.full((n_blocks, 1), np.log(length))
     square = np.full((n_blocks, 1), 1.0 / length)
@@ -203,6 +212,15 @@ def _pool_tile(
         share, log_mass = softmax(terms, axis=1)
         square = np.square(share).sum(axis=1)
     return _Blocks(log_mass, log_weight, square, *pool_derivatives(share, grad, curv, 1.0, axis=1))
+
+
+def _derivatives(source: DrawJets, tile: _Tile, wanted: bool) -> tuple[Array, Array]:
+    """Read the derivatives of a tile; where they are not wanted they have no components."""
+    if wanted:
+        return source.derivatives(tile.chain, tile.draws, tile.obs)
+    n_draws, n_obs = (cut.stop - cut.start for cut in (tile.draws, tile.obs))
+    nothing = np.empty((n_draws, n_obs, 0))
+    return nothing, nothing
 
 
 def _weights_of(log_weights: Array, tile: _Tile) -> Array:

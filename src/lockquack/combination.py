@@ -18,14 +18,19 @@ import xarray as xr
 from lockquack.collapse import Kind
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.fitting import Problem
+from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.selection import SelectionProblem
+from lockquack.fitting.smooth import SmoothProblem
 from lockquack.jets import Array
 from lockquack.notes import Note, density_notes
 from lockquack.observations import Observations
 from lockquack.operators import Operator
+from lockquack.operators.nested import CompositeOperator
 from lockquack.predictive import Predictive
 from lockquack.progress import progress_bar
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
+from lockquack.uncertainty import Curvature, draw_posterior, expand_around, weight_jacobian
 
 if TYPE_CHECKING:
     from lockquack.density.pooled import Normalised
@@ -54,10 +59,12 @@ class Combination:
     ----------
     names
         The models' names, in the order in which they were given.
-    operator, rule, scores
-        How the densities are pooled, by which score, and of which predictions.
+    scores
+        Of which predictions the scores are: leave-one-out, in-sample, or held-out.
+    method
+        What the way to the weights is called, where operator and rule do not say it.
     solution
-        Objective, certified gap, status and number of steps of the solver.
+        Objective, certified gap or agreement of starts, status and number of steps.
     mcse
         Monte Carlo standard error of each model's total score.
     notes
@@ -67,9 +74,8 @@ class Combination:
     """
 
     names: tuple[str, ...]
-    operator: Operator
-    rule: Rule
     scores: Kind
+    method: str
     observations: Observations
     problem: Problem
     solution: Solution
@@ -79,14 +85,34 @@ class Combination:
     models: Mapping[str, Predictive] | None
 
     def __post_init__(self) -> None:
-        jets = self.problem.jets
+        jets = self.problem.evidence.jets
         for array in (self.solution.x, self.mcse, jets.logp, jets.grad, jets.curv):
             array.setflags(write=False)
 
     @property
+    def operator(self) -> Operator:
+        """How the densities are pooled."""
+        return self.problem.operator
+
+    @property
+    def rule(self) -> Rule:
+        """The score that the parameters maximise."""
+        return self.problem.rule
+
+    @property
     def weights(self) -> xr.DataArray:
-        """Weights of the models."""
-        return self._over_models(self.solution.x, "weights")
+        """Weights of the models: their shares in the pool."""
+        return self._over_models(self._weights, "weights")
+
+    @property
+    def parameters(self) -> xr.Dataset:
+        """Parameters besides the weights: phases, exponents, the order of a Hölder pool."""
+        K = len(self.names)
+        variables = {}
+        for name, values in self.operator.parameters(self.solution.x, K).items():
+            dims = ["model"] if values.shape == (K,) else [f"{name}_dim"] * values.ndim
+            variables[name] = (dims, values.copy())
+        return xr.Dataset(variables, coords={"model": list(self.names)})
 
     @property
     def weights_se(self) -> xr.DataArray:
@@ -139,16 +165,94 @@ class Combination:
         draws = np.empty((n, K))
         with progress_bar(n, "bootstrap", progressbar) as advance:
             for start in range(0, n, at_once):
-                size = min(at_once, n - start)
-                counts = rng.standard_exponential((size, n_obs))
-                counts *= n_obs / counts.sum(axis=1, keepdims=True)
-                draws[start : start + size] = self.problem.resolve(counts).x
-                advance(size)
+                counts = bootstrap_counts(rng, min(at_once, n - start), n_obs)
+                found = self.problem.resolve(counts, self.solution.x)
+                draws[start : start + len(counts)] = [self.problem.weights(x) for x in found]
+                advance(len(counts))
         return xr.DataArray(
             draws,
             dims=["draw", "model"],
             coords={"draw": np.arange(n), "model": list(self.names)},
             name="weights",
+        )
+
+    def sandwich(self) -> xr.DataArray:
+        r"""Covariance of the weights by the sandwich formula, :math:`J^{-1} I J^{-1} / n`.
+
+        J is the curvature of the mean score and prior at the solution, I the variance of its
+        slopes, both among the weights that are not exactly zero. It holds whether or not a model
+        is true. Do not trust it where weights are close to 0 or 1: there the distribution is not
+        normal, and :meth:`bootstrap` is better.
+
+        Returns
+        -------
+        xarray.DataArray
+            Covariances with dimensions ``model`` and ``model_``.
+        """
+        if self.method or isinstance(self.problem, SelectionProblem):
+            raise UnsupportedError("These weights are not the optimum of a smooth score.")
+        jacobian = weight_jacobian(self.problem, self.solution.x)
+        names = list(self.names)
+        return xr.DataArray(
+            jacobian @ self._curvature.sandwich() @ jacobian.T,
+            dims=["model", "model_"],
+            coords={"model": names, "model_": names},
+            name="covariance",
+        )
+
+    def posterior(
+        self,
+        n: int = 1000,
+        *,
+        learning_rate: float | None = None,
+        chains: int = 4,
+        random_seed: int | np.random.Generator | None = None,
+    ) -> xr.DataArray:
+        r"""Draw weights from the generalised posterior.
+
+        .. math:: p(w \mid y) \propto \text{prior}(w)\, \exp\bigl(\eta \textstyle\sum_i
+            \text{score}_i(w)\bigr)
+
+        A score is no log likelihood, so the learning rate η is not 1 by nature. By default it is
+        calibrated, :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)`: the posterior then
+        has about the spread of :meth:`sandwich`.
+
+        Parameters
+        ----------
+        n
+            Number of draws per chain.
+        learning_rate
+            η, or None to calibrate it.
+        chains
+            Number of chains.
+        random_seed
+            Seed or generator.
+
+        Returns
+        -------
+        xarray.DataArray
+            Weights with dimensions ``chain``, ``draw`` and ``model``, as ArviZ takes them. Its
+            attribute ``learning_rate`` is η.
+        """
+        if n < 1 or chains < 1:
+            raise ParameterError(f"n and chains must be at least 1; got {n} and {chains}.")
+        if self.method or isinstance(self.problem, SelectionProblem):
+            raise UnsupportedError("These weights are not the optimum of a smooth score.")
+        eta = self._curvature.learning_rate() if learning_rate is None else float(learning_rate)
+        if not (np.isfinite(eta) and eta > 0):
+            raise ParameterError(
+                f"The learning rate must be positive; it is {eta:g}. Nothing varies if one model "
+                "has all the weight; use bootstrap."
+            )
+        rng = np.random.default_rng(random_seed)
+        draws = draw_posterior(self.problem, self.solution.x, eta, chains, n, rng)
+        weights = np.apply_along_axis(self.problem.weights, -1, draws)
+        return xr.DataArray(
+            weights,
+            dims=["chain", "draw", "model"],
+            coords={"chain": range(chains), "draw": range(n), "model": list(self.names)},
+            name="weights",
+            attrs={"learning_rate": eta},
         )
 
     def logpdf(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
@@ -203,7 +307,8 @@ class Combination:
     def to_dataframe(self) -> pd.DataFrame:
         """Return the table: one row for the combination, then one for each model.
 
-        Columns: ``weight`` and its standard error; ``score``, the total over observations,
+        Columns: ``weight``, its standard error and the ends of its 90 % interval, by the
+        Bayesian bootstrap; ``score``, the total over observations,
         larger is better, and its standard error; ``diff``, the score minus the combination's,
         and its standard error, paired over observations; ``mcse``, the part of the score's
         error that is due to the finite number of draws. The combination is scored on the
@@ -213,8 +318,10 @@ class Combination:
         behind = scored - scored[0]
         return pd.DataFrame(
             {
-                "weight": [np.nan, *self.solution.x],
+                "weight": [np.nan, *self._weights],
                 "weight_se": [np.nan, *self._weights_se],
+                "weight_5%": [np.nan, *self._weights_interval[0]],
+                "weight_95%": [np.nan, *self._weights_interval[1]],
                 "score": scored.sum(axis=1),
                 "score_se": _se_of_total(scored),
                 "diff": behind.sum(axis=1),
@@ -234,7 +341,8 @@ class Combination:
         save_combination(self, path)
 
     def __repr__(self) -> str:
-        lines = [*self._header(), "", self._formatted().to_string(), "", self._certificate()]
+        table = self._formatted().to_string()
+        lines = [*self._header(), "", table, "", *self._parameter_lines(), self._certificate()]
         for note in self.notes:
             lines += textwrap.wrap(f"Note: {note.message}", 88, subsequent_indent="  ")
         return "\n".join(lines)
@@ -244,21 +352,40 @@ class Combination:
         table = self._formatted().to_html(border=0, justify="right")
         table = table.replace("<table ", '<table style="text-align: right" ', 1)
         notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in self.notes)
-        foot = html.escape(self._certificate())
+        foot = "<br>".join(map(html.escape, [*self._parameter_lines(), self._certificate()]))
         return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+
+    @cached_property
+    def _weights(self) -> Array:
+        return self.problem.weights(self.solution.x)
 
     @cached_property
     def _scored(self) -> Array:
         """Scores of the combination and of each model, (1 + K, n)."""
-        return score_all(self.operator, self.rule, self.problem, self.solution.x)
+        pooled = self.problem.scores(self.solution.x)
+        return np.concatenate([pooled[None], self.problem.model_scores()])
 
     @cached_property
+    def _curvature(self) -> Curvature:
+        return expand_around(self.problem, self.solution.x)
+
+    @cached_property
+    def _replicates(self) -> Array:
+        """Bootstrap draws behind the table, (replicate, K); NaN where there are none."""
+        K = len(self.names)
+        if self.observations.n < 2 or not self.problem.resamples:
+            return np.full((2, K), np.nan)
+        few = K > 50 or isinstance(self.problem, SmoothProblem)
+        replicates = _REPLICATES // 4 if few else _REPLICATES
+        return self.bootstrap(replicates, random_seed=self.random_seed).values
+
+    @property
     def _weights_se(self) -> Array:
-        if self.observations.n < 2:
-            return np.full(len(self.names), np.nan)
-        replicates = _REPLICATES if len(self.names) <= 50 else _REPLICATES // 4
-        draws = self.bootstrap(replicates, random_seed=self.random_seed)
-        return draws.values.std(axis=0, ddof=1)
+        return np.asarray(self._replicates.std(axis=0, ddof=1))
+
+    @property
+    def _weights_interval(self) -> Array:
+        return np.asarray(np.quantile(self._replicates, [0.05, 0.95], axis=0))
 
     @property
     def _rows(self) -> list[str]:
@@ -286,32 +413,44 @@ class Combination:
         if loo not in self._densities:
             from lockquack.density.pooled import mix, normalise
 
-            used = self.solution.x > 0
-            models = {
-                name: model
-                for keep, (name, model) in zip(used, self._require_models().items(), strict=True)
-                if keep
-            }
-            evaluate = mix if self.operator.normalised else normalise
-            result = evaluate(
-                models, self.operator, self.solution.x[used], loo=loo, progressbar=progressbar
-            )
+            models, operator, x = self._used()
+            evaluate = mix if operator.normalised else normalise
+            result = evaluate(models, operator, x, loo=loo, progressbar=progressbar)
             self._densities[loo] = result
             for note in density_notes(models, result, self.observations):
                 warnings.warn(note.message, note.category, stacklevel=3)
         return self._densities[loo]
 
+    def _used(self) -> tuple[Mapping[str, Predictive], Operator, Array]:
+        """Models that have weight, and the pool of them."""
+        models, keep = self._require_models(), self._weights != 0
+        if keep.all() or isinstance(self.operator, CompositeOperator):
+            return models, self.operator, self.solution.x
+        operator, x = self.operator.restrict(self.solution.x, keep)
+        kept = {name: model for use, (name, model) in zip(keep, models.items(), strict=True) if use}
+        return kept, operator, x
+
     def _header(self) -> list[str]:
         concentration = np.unique(self.problem.concentration)
         prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
-        units = ", ".join(f"{s:.4g}" for s in self.problem.unit)
-        unit = f"   unit of y: {units}" if self.rule.needs_derivatives else ""
-        return [
-            f"{self.operator.name.capitalize()}, fitted by the {_KINDS[self.scores]} "
-            f"{self.rule.label} score (larger is better)",
-            f"models: {len(self.names)}   observations: {self.observations.n}   "
-            f"prior: Dirichlet({prior}){unit}",
-        ]
+        title = self.operator.name.capitalize()
+        score = f"the {_KINDS[self.scores]} {self.rule.label} score (larger is better)"
+        size = f"models: {len(self.names)}   observations: {self.observations.n}"
+        if self.method:
+            return [f"{title}, weights by {self.method}; {score}", size]
+        chosen = isinstance(self.problem, SelectionProblem)
+        shown, unit = "" if chosen else f"   prior: Dirichlet({prior})", ""
+        if self.rule.needs_derivatives:
+            units = ", ".join(f"{s:.4g}" for s in self.rule.unit(self.observations.values))
+            unit = f"   unit of y: {units}"
+        return [f"{title}, fitted by {score}", f"{size}{shown}{unit}"]
+
+    def _parameter_lines(self) -> list[str]:
+        shown = []
+        for name, values in self.parameters.data_vars.items():
+            numbers = " ".join(f"{value:.3f}" for value in np.atleast_1d(values.values))
+            shown.append(f"{str(name).replace('_', ' ')}: {numbers}")
+        return ["   ".join(shown), ""] if shown else []
 
     def _formatted(self) -> pd.DataFrame:
         """Round for reading; of very many models, show those with most weight."""
@@ -332,10 +471,21 @@ class Combination:
 
     def _certificate(self) -> str:
         solution = self.solution
-        state = "Certified" if solution.converged else f"NOT CONVERGED, {solution.status}"
+        steps = f"{int(solution.iterations)} steps"
+        failed = "" if solution.converged else f"NOT CONVERGED, {solution.status}; "
+        if self.method:
+            return "Weights by a formula: nothing was searched for."
+        if isinstance(self.problem, SelectionProblem):
+            return "Chosen by comparing the models' total scores."
+        if solution.starts is not None:
+            agreeing, tried = solution.starts
+            return (
+                f"{failed}Not convex: {agreeing} of {tried} starts agree on the best solution; "
+                f"slopes within {solution.stationarity:.0e} of the objective's size; {steps}"
+            )
         return (
-            f"{state}: within {float(solution.gap):.1e} of the best objective, "
-            f"{float(solution.relative_gap):.0e} of its size; {int(solution.iterations)} steps"
+            f"{failed or 'Certified: '}within {float(solution.gap):.1e} of the best objective, "
+            f"{float(solution.relative_gap):.0e} of its size; {steps}"
         )
 
 
@@ -344,17 +494,11 @@ def _rounded(column: str, value: float) -> str:
         return ""
     if abs(value) >= 1e7:
         return f"{value:.3e}"
-    return f"{value:.{ {'weight': 3, 'weight_se': 3, 'mcse': 2}.get(column, 1) }f}"
+    return f"{value:.{3 if column.startswith('weight') else 2 if column == 'mcse' else 1}f}"
 
 
 def _shortened(name: str, width: int = 28) -> str:
     return name if len(name) <= width else f"{name[: width - 9]}…{name[-8:]}"
-
-
-def score_all(operator: Operator, rule: Rule, problem: Problem, weights: Array) -> Array:
-    """Score the pool and then each of its models at every observation, (1 + K, n)."""
-    pooled = operator.pool(problem.jets, weights)
-    return np.stack([rule.score(jet, problem.unit) for jet in (pooled, *problem.jets)])
 
 
 def load(path: str | Path) -> Combination:

@@ -46,6 +46,10 @@ class DerivativeError(LockquackError):
     """Derivatives that disagree with finite differences of the log density."""
 
 
+class ImproperError(LockquackError):
+    """A combination that cannot be normalised."""
+
+
 class ScaleError(LockquackError):
     """An outcome from which no unit can be derived."""
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lockquack.fitting.base import Problem
+from lockquack.fitting.convex import ConvexProblem
 from lockquack.jets import Array
 
 #: Weight that must be at stake before the question matters.
@@ -17,7 +17,9 @@ _ERRORS = 3.0
 _LOADING = 0.1
 
 
-def duplicates(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
+def duplicates(
+    problem: ConvexProblem, weights: Array, mcse: Array, size: float
+) -> list[tuple[int, ...]]:
     """Group models that are alike: no pool of two of them scores differently from another.
 
     Differently means by more than three Monte Carlo standard errors, and by more than the
@@ -35,9 +37,11 @@ def duplicates(problem: Problem, weights: Array, mcse: Array, size: float) -> li
     return sorted(tuple(sorted(group)) for group in groups)
 
 
-def collinear(problem: Problem, weights: Array, mcse: Array, size: float) -> list[tuple[int, ...]]:
+def collinear(
+    problem: ConvexProblem, weights: Array, mcse: Array, size: float
+) -> list[tuple[int, ...]]:
     """Group models among which some shift of weight leaves the score unchanged in that sense."""
-    slopes = problem.slopes(weights)
+    slopes = problem.weight_slopes(weights)
     # A model without weight belongs here too if it might as well have some.
     undecided = slopes - slopes @ weights <= _ERRORS * mcse + 1e-9 * size
     face = (weights > 0.1 / weights.size) | undecided

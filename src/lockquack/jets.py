@@ -37,6 +37,13 @@ class Jet:
         """Select along the leading axes."""
         return Jet(self.logp[index], self.grad[index], self.curv[index])
 
+    def times(self, factor: Array) -> Jet:
+        """Multiply all by a factor that broadcasts against ``logp``; zero silences infinity."""
+        cell = np.asarray(factor)[..., None]
+        with np.errstate(invalid="ignore"):
+            logp = np.where(factor == 0, 0.0, factor * self.logp)
+        return Jet(logp, cell * self.grad, cell * self.curv)
+
     def __iter__(self) -> Iterator[Jet]:
         """Go through the jets along the first axis."""
         return (self[k] for k in range(len(self.logp)))
@@ -61,20 +68,29 @@ def stack_jets(jets: Sequence[Jet]) -> Jet:
     )
 
 
+def join_jets(jets: Sequence[Jet]) -> Jet:
+    """Join jets along their first axis."""
+    return Jet(
+        np.concatenate([jet.logp for jet in jets]),
+        np.concatenate([jet.grad for jet in jets]),
+        np.concatenate([jet.curv for jet in jets]),
+    )
+
+
 def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
     """Return ``exp(terms) / Σ exp(terms)`` and ``log Σ exp(terms)``, without overflow.
 
-    Complex terms give complex shares and a complex logarithm.
+    Complex terms give complex shares and a complex logarithm. Where all terms are −inf, so is
+    the logarithm, and the shares are zero.
     """
     share, total, log_total = _exponentials(terms, axis)
-    share /= total
+    share /= np.where(total == 0, 1.0, total)
     return share, log_total
 
 
 def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
     """Return ``log Σ exp(terms)`` alone; −inf where all terms are."""
-    with np.errstate(divide="ignore"):
-        return _exponentials(terms, axis)[2]
+    return _exponentials(terms, axis)[2]
 
 
 def _exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
@@ -85,7 +101,8 @@ def _exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]
     scaled = terms - peak
     np.exp(scaled, out=scaled)
     total = scaled.sum(axis=axis, keepdims=True)
-    return scaled, total, np.squeeze(np.log(total) + peak, axis=axis)
+    with np.errstate(divide="ignore"):
+        return scaled, total, np.squeeze(np.log(total) + peak, axis=axis)
 
 
 def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
@@ -136,6 +153,16 @@ def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
     return Jet(logp, grad, curv)
 
 
+def log_linear_pool(jet: Jet, weights: Array) -> Jet:
+    """Pool jets along the first axis into that of Π π_k^{w_k}, for weights of any sign."""
+    weight = weights.reshape(-1, *[1] * (jet.logp.ndim - 1))
+    return Jet(
+        _weighted_sum(weight, jet.logp, 0),
+        _weighted_sum(weight[..., None], jet.grad, 0),
+        _weighted_sum(weight[..., None], jet.curv, 0),
+    )
+
+
 def pool_densities(
     logp: Array, log_coef: Numeric, power: float, axis: int = 0
 ) -> tuple[Numeric, Array]:
@@ -177,11 +204,10 @@ class PoolDerivatives:
     ``by_log_coef`` has the pooled members along its first axis. Its arrays are complex when
     the coefficients are: the real part is the derivative in the log-amplitude log|a_j|, minus
     the imaginary part the derivative in the phase arg a_j (:attr:`by_phase`).
-    ``by_power`` is None at power 0.
     """
 
     by_log_coef: Jet
-    by_power: Jet | None
+    by_power: Jet
 
     @property
     def by_log_amplitude(self) -> Jet:
@@ -208,26 +234,67 @@ def power_pool_derivatives(jet: Jet, log_coef: Numeric, power: float) -> PoolDer
             - \textstyle\sum_k c_k \partial^2 \ell_k + p\{(\partial\ell_j - m)^2 - V\}\bigr].
 
     At power 0 the coefficients are the weights, so the derivatives are those weights times the
-    members' jets.
+    members' jets; the derivative in the power is that of weights that sum to one.
     """
     share, logp = pool_densities(jet.logp, log_coef, power, 0)
     cell = share[..., None]
+    offset, square, excess, spread = _spread(jet, cell)
     if power == 0:
-        return PoolDerivatives(Jet(share * jet.logp, cell * jet.grad, cell * jet.curv), None)
-    mean = _weighted_sum(cell, jet.grad, 0)
-    offset = jet.grad - mean
-    square = offset * offset
-    excess = jet.curv - _weighted_sum(cell, jet.curv, 0)
-    spread = _weighted_sum(cell, square, 0)
-    by_log_coef = Jet(share / power, cell * offset, cell * (excess + power * (square - spread)))
-    surprise = jet.logp - _weighted_sum(share, jet.logp, 0)
-    tilt = (share * surprise)[..., None]
+        by_log_coef = Jet(share * jet.logp, cell * jet.grad, cell * jet.curv)
+    else:
+        by_log_coef = Jet(share / power, cell * offset, cell * (excess + power * (square - spread)))
+    mean = _weighted_sum(share, jet.logp, 0)
+    with np.errstate(invalid="ignore"):
+        surprise = jet.logp - mean
+    tilt = share * np.where(share == 0, 0.0, surprise)
+    if power == 0:
+        by_power_logp = _weighted_sum(tilt, surprise, 0) / 2
+    else:
+        by_power_logp = (np.real(mean) - np.where(np.isfinite(logp), logp, 0.0)) / power
     by_power = Jet(
-        (np.real(_weighted_sum(share, jet.logp, 0)) - logp) / power,
-        np.real(_weighted_sum(tilt, jet.grad, 0)),
-        np.real(_weighted_sum(tilt, excess + power * square, 0) + spread),
+        by_power_logp,
+        np.real(_weighted_sum(tilt[..., None], jet.grad, 0)),
+        np.real(_weighted_sum(tilt[..., None], excess + power * square, 0) + spread),
     )
     return PoolDerivatives(by_log_coef, by_power)
+
+
+def push_through_pool(jet: Jet, log_coef: Numeric, power: float, member: int, tangent: Jet) -> Jet:
+    r"""Carry derivatives of one member's jet through :func:`power_pool` over the first axis.
+
+    With :math:`(\delta\ell, \delta g, \delta h)` those of member k, any number of them along a
+    leading axis,
+
+    .. math::
+
+        \delta \log q &= c_k\, \delta\ell \\
+        \delta m &= c_k \{\delta g + p\, \delta\ell\, (g_k - m)\} \\
+        \delta (\text{curvature}) &= c_k \{\delta h + 2p (g_k - m)\, \delta g
+            + p\, \delta\ell\, [h_k - \textstyle\sum_j c_j h_j + p((g_k - m)^2 - V)]\}.
+    """
+    share, _ = pool_densities(jet.logp, log_coef, power, 0)
+    offset, square, excess, spread = _spread(jet, share[..., None])
+    weight, cell = share[member], share[member][..., None]
+    lift = tangent.logp[..., None]
+    bend = excess[member] + power * (square[member] - spread)
+    return Jet(
+        np.real(weight * tangent.logp),
+        np.real(cell * (tangent.grad + power * lift * offset[member])),
+        np.real(
+            cell * (tangent.curv + power * (2.0 * offset[member] * tangent.grad + lift * bend))
+        ),
+    )
+
+
+def _spread(jet: Jet, cell: Numeric) -> tuple[Numeric, Numeric, Numeric, Numeric]:
+    """Distances of the members' gradients and curvatures from their means, along the first axis.
+
+    Returns g − m, its square, h − Σ c h, and the variance V of the gradients.
+    """
+    offset = jet.grad - _weighted_sum(cell, jet.grad, 0)
+    square = offset * offset
+    excess = jet.curv - _weighted_sum(cell, jet.curv, 0)
+    return offset, square, excess, _weighted_sum(cell, square, 0)
 
 
 def _weighted_sum(weight: Numeric, values: Numeric, axis: int) -> Numeric:

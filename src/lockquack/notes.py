@@ -10,22 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.collapse import Collapsed
+from lockquack.density.nodes import Laid
+from lockquack.density.tails import heaviest_tail
 from lockquack.diagnostics import pareto_k_threshold
 from lockquack.errors import (
     ConvergenceWarning,
     EdgeError,
     EdgeWarning,
     IdentifiabilityWarning,
+    ImproperError,
     LockquackWarning,
     MonteCarloWarning,
     ParetoWarning,
     QuadratureWarning,
+    SupportWarning,
+    UnsupportedError,
 )
+from lockquack.families.base import Edge
 from lockquack.fitting.base import Problem
+from lockquack.fitting.convex import ConvexProblem
 from lockquack.identifiability import collinear, duplicates
 from lockquack.jets import Array
 from lockquack.observations import Observations
+from lockquack.operators import Locking, Operator
+from lockquack.operators.space import Interval, Phases, Positive
 from lockquack.predictive import Predictive
+from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
 
 if TYPE_CHECKING:
@@ -35,6 +45,12 @@ if TYPE_CHECKING:
 _MCSE_SHARE = 0.25
 #: Draws that should at least carry a prediction.
 _FEWEST_CARRYING = 20
+#: Starts that should agree on the solution of a problem that is not convex.
+_FEWEST_AGREEING = 2
+#: Share of the largest model at an observation from which the models count as apart.
+_APART = 0.99
+#: Share of the observations that the second model must then have.
+_BOTH_SIDES = 0.05
 #: Relative error of a normaliser, and missing mass of a component, that are still harmless.
 _QUADRATURE_ERROR = 1e-6
 
@@ -48,9 +64,17 @@ class Note:
 
 
 def convergence_notes(solution: Solution) -> list[Note]:
-    """Remark on a solver that did not reach its certificate."""
+    """Remark on a solver that did not reach its certificate, or on starts that disagree."""
     if solution.converged:
-        return []
+        return _disagreement(solution)
+    if solution.starts is not None:
+        return [
+            Note(
+                ConvergenceWarning,
+                f"The solver stopped early ({solution.status}): a slope of "
+                f"{solution.stationarity:.2g} of the objective's size is left.",
+            )
+        ]
     return [
         Note(
             ConvergenceWarning,
@@ -61,6 +85,83 @@ def convergence_notes(solution: Solution) -> list[Note]:
     ]
 
 
+def _disagreement(solution: Solution) -> list[Note]:
+    if solution.starts is None or solution.starts[0] >= _FEWEST_AGREEING:
+        return []
+    agreeing, tried = solution.starts
+    return [
+        Note(
+            ConvergenceWarning,
+            f"Only {agreeing} of {tried} starts agree on the solution: the objective has several "
+            "optima, and there may be a better one still.",
+        )
+    ]
+
+
+def blindness_notes(problem: Problem) -> list[Note]:
+    """Remark on mixtures whose proportions the Hyvärinen score hardly sees.
+
+    It depends on the models' shares in the mixture at each observation. Where one model has
+    nearly all of it everywhere, the modes are apart, and the score hardly knows their sizes.
+    """
+    if not problem.operator.mixes or problem.K < 2:
+        return []
+    logp = problem.evidence.jets.logp
+    share = np.exp(logp - np.logaddexp.reduce(logp, axis=0))
+    largest = share.max(axis=0)
+    split = np.bincount(share.argmax(axis=0), minlength=problem.K).astype(float)
+    if np.median(largest) < _APART or np.sort(split)[-2] < _BOTH_SIDES * logp.shape[1]:
+        return []
+    return [
+        Note(
+            IdentifiabilityWarning,
+            "The models lie apart: at most observations one of them has nearly all the density. "
+            "The Hyvärinen score of a mixture hardly sees the proportions of separate modes, so "
+            "these weights mean little. Use LogScore() for them.",
+        )
+    ]
+
+
+def bound_notes(problem: Problem, x: Array) -> list[Note]:
+    """Remark on parameters that ended at a bound, where they mean little."""
+    notes = []
+    for block, part in problem.space.parts(x):
+        if isinstance(block, Interval) and np.any(
+            (part - block.low) * (block.high - part) < 1e-3 * (block.high - block.low)
+        ):
+            notes.append(
+                Note(
+                    IdentifiabilityWarning,
+                    f"The {block.name} of the pool is at its bound ({part[0]:.3g}): the data do "
+                    "not determine it. Fix it, or use another rule.",
+                )
+            )
+        if isinstance(block, Phases) and block.cap and np.ptp(part) > 0.999 * block.cap:
+            notes.append(
+                Note(
+                    IdentifiabilityWarning,
+                    "Phases are at the cap of .99 π that keeps the density from having zeros, "
+                    "which the Hyvärinen score would reward. LogScore() needs no cap.",
+                )
+            )
+    return notes
+
+
+def node_notes(
+    laid: Sequence[Laid], problem: Problem, x: Array, observations: Observations
+) -> list[Note]:
+    """Remark on normalisers that the fit rests on and that may be wrong."""
+    if not laid:
+        return []
+
+    def pool(logp: Array) -> Array:
+        return problem.operator.pool_density(logp, x)
+
+    error = np.concatenate([part.log_norm(pool)[1] for part in laid])
+    missing = np.concatenate([part.missing for part in laid], axis=1).max(axis=0)
+    return _quadrature_notes(np.maximum(error, missing), observations)
+
+
 def density_notes(
     models: Mapping[str, Predictive], result: Normalised, observations: Observations
 ) -> list[Note]:
@@ -68,19 +169,25 @@ def density_notes(
     consequence = "So is the density of the combination there."
     notes = pareto_notes(models, result.pareto_k, observations, consequence)
     wrong = np.maximum(result.relative_error, result.missing.max(axis=0))
-    wrong = np.where(np.isfinite(result.logp) & ~np.isnan(wrong), wrong, np.inf)
+    return notes + _quadrature_notes(
+        np.where(np.isfinite(result.logp), wrong, np.inf), observations
+    )
+
+
+def _quadrature_notes(wrong: Array, observations: Observations) -> list[Note]:
+    wrong = np.where(np.isnan(wrong), np.inf, wrong)
     bad = int((wrong > _QUADRATURE_ERROR).sum())
-    if bad:
-        worst = int(wrong.argmax())
-        notes.append(
-            Note(
-                QuadratureWarning,
-                f"The normaliser may be wrong at {bad} observation(s): by {wrong[worst]:.1e} of "
-                f"its size, or so much of a model's mass was not found, at "
-                f"{observations.describe(worst)}.",
-            )
+    if not bad:
+        return []
+    worst = int(wrong.argmax())
+    return [
+        Note(
+            QuadratureWarning,
+            f"The normaliser may be wrong at {bad} observation(s): by {wrong[worst]:.1e} of "
+            f"its size, or so much of a model's mass was not found, at "
+            f"{observations.describe(worst)}.",
         )
-    return notes
+    ]
 
 
 def pareto_notes(
@@ -108,11 +215,11 @@ def pareto_notes(
 
 
 def _noisy(mcse: Array, scored: Array) -> NDArray[np.bool_]:
-    """Which models' Monte Carlo errors are unknown, or large next to their sampling errors.
+    """Which models' Monte Carlo errors are large next to their sampling errors.
 
     ``scored`` holds the scores of the combination and of each model, (1 + K, n).
     """
-    return np.isnan(mcse) | (mcse > _MCSE_SHARE * _sampling_errors(scored))
+    return np.asarray(mcse > _MCSE_SHARE * _sampling_errors(scored))
 
 
 def monte_carlo_notes(
@@ -120,7 +227,7 @@ def monte_carlo_notes(
 ) -> list[Note]:
     """Remark on draws that are too few, too dependent, or outweighed by a handful of others."""
     notes = []
-    unknown = np.isnan(mcse)
+    unknown = np.array([each.n_samples < 4 * len(each.log_influence) for each in collapsed])
     if unknown.any():
         notes.append(
             Note(
@@ -130,7 +237,7 @@ def monte_carlo_notes(
             )
         )
     spread = _sampling_errors(scored)
-    noisy = _noisy(mcse, scored) & ~unknown
+    noisy = _noisy(mcse, scored)
     if noisy.any():
         worst = int(np.argmax(np.where(noisy, mcse / spread, 0.0)))
         notes.append(
@@ -171,9 +278,11 @@ def identifiability_notes(
     names: tuple[str, ...], problem: Problem, solution: Solution, mcse: Array, scored: Array
 ) -> list[Note]:
     """Remark on models that the score cannot tell apart, and on weights that are not unique."""
+    if not isinstance(problem, ConvexProblem) or isinstance(problem.space.blocks[0], Positive):
+        return []
     weights, size = solution.x, float(solution.scale)
     # What too few draws hide is noted elsewhere; it does not make models alike.
-    noise = np.where(_noisy(mcse, scored), 0.0, mcse)
+    noise = np.where(_noisy(mcse, scored) | np.isnan(mcse), 0.0, mcse)
     alike = duplicates(problem, weights, noise, size)
     notes = [
         Note(
@@ -197,30 +306,28 @@ def identifiability_notes(
     return notes
 
 
-def examine_edges(models: Mapping[str, Predictive], weights: Array) -> list[Note]:
-    """Look at the combination where supports end; refuse one that does not vanish there.
-
-    A log-linear pool vanishes like distance^Σ w e, e the orders of its members and 0 for those
-    that go on beyond. The Hyvärinen score is proper if that exceeds 1, and has a variance if
-    it exceeds 3.
-    """
-    likelihoods = [m.likelihood for m, w in zip(models.values(), weights, strict=True) if w > 0]
-    used = weights[weights > 0]
-    places = {edge.at for each in likelihoods for edge in each.edges if np.isfinite(edge.at)}
+def examine_edges(
+    models: Mapping[str, Predictive], operator: Operator, rule: Rule, x: Array
+) -> list[Note]:
+    """Look at the combination where supports end; refuse one for which the rule is not proper."""
+    likelihoods = [model.likelihood for model in models.values()]
+    weights = operator.weights(x, len(likelihoods))
+    used = [each for each, w in zip(likelihoods, weights, strict=True) if w != 0]
+    places = {edge.at for each in used for edge in each.edges if np.isfinite(edge.at)}
     steep = []
     for at in sorted(places):
         orders = [each.order_at(at) for each in likelihoods]
-        if None in orders:
-            continue  # a model ends before, so the combination does too
-        pooled = sum(w * e for w, e in zip(used, orders, strict=True) if e)
-        if pooled <= 1:
+        pooled = Edge(at, _pooled_order(orders, operator, x))
+        if not rule.bears(pooled):
             raise EdgeError(
                 f"The combination does not vanish smoothly at {at:g} (it goes like "
-                f"distance^{pooled:.3g}, more than 1 is needed): some models end there and "
-                "others go on. The Hyvärinen score is not proper there. Model a transform of the "
-                "outcome, such as its log, in all models."
+                f"distance^{pooled.order:.3g}, more than 1 is needed): some models end there and "
+                "others go on. The Hyvärinen score is not proper there. Use "
+                "Hyvarinen(transform='log') or another that ends there, or model a transform of "
+                "the outcome in all models."
             )
-        if min(pooled, *(e for e in orders if e)) <= 3:
+        own = [Edge(at, order) for order, w in zip(orders, weights, strict=True) if order and w]
+        if not all(map(rule.has_variance, [pooled, *own])):
             steep.append(f"{at:g}")
     if not steep:
         return []
@@ -229,9 +336,57 @@ def examine_edges(models: Mapping[str, Predictive], weights: Array) -> list[Note
             EdgeWarning,
             f"Near {', '.join(steep)} the score has no finite variance, because densities vanish "
             "there only like a low power of the distance. The standard errors of scores and "
-            "weights are too small. A model of a transform, such as the log, has no such edge.",
+            "weights are too small. Hyvarinen(transform='log'), or a model of a transform, has no "
+            "such edge.",
         )
     ]
+
+
+def _pooled_order(orders: Sequence[float | None], operator: Operator, x: Array) -> float:
+    """Order at which the pool vanishes at an edge, from those of its members (None: it is zero).
+
+    Log densities are order × log distance there; two very small distances tell the slope.
+    """
+    log_distance = np.array([-1e6, -2e6])
+    finite = np.array([np.inf if order is None else order for order in orders])
+    with np.errstate(invalid="ignore"):
+        logp = np.where(finite[:, None] == 0, 0.0, finite[:, None] * log_distance)
+    pooled = operator.pool_density(logp, x)
+    if not np.isfinite(pooled).all():
+        return np.inf
+    return float(np.diff(pooled)[0] / np.diff(log_distance)[0])
+
+
+def examine_tails(models: Mapping[str, Predictive], operator: Operator, x: Array) -> list[Note]:
+    """Refuse a pool that cannot be normalised, where its operator does not rule that out."""
+    if operator.always_integrable:
+        return []
+    unknown = [name for name, model in models.items() if not model.evaluable]
+    if unknown and isinstance(operator, Locking):
+        return [
+            Note(
+                SupportWarning,
+                f"Model {unknown[0]!r} is known at the observed outcomes only, so it could not be "
+                "checked that the pool has a normaliser: with heavy tails and a small sum of "
+                "weights it may have none.",
+            )
+        ]
+    if unknown:
+        raise UnsupportedError(
+            f"Exponents of any sign can make a pool without a normaliser. Model {unknown[0]!r} is "
+            "known at the observed outcomes only, so it cannot be checked. Use Hybrid() without "
+            "signed, or make the model with from_family or a PPL adapter."
+        )
+    heavy = heaviest_tail(models, operator, x)
+    if heavy is not None:
+        observation, slope = heavy
+        place = next(iter(models.values())).observations.describe(observation)
+        raise ImproperError(
+            f"The combination has no normaliser at {place}: far out its density goes like "
+            f"distance^{slope:.3g}, and less than -1 is needed. The score does not notice. Use "
+            "weights on the simplex, the default."
+        )
+    return []
 
 
 def _listed(names: tuple[str, ...], chosen: Iterable[Any]) -> str:

@@ -16,7 +16,7 @@ from lockquack.collapse import Collapsed, Kind, collapse
 from lockquack.diagnostics import ess_mean
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.families.base import Edge
-from lockquack.jets import Array, log_sum_exp
+from lockquack.jets import Array, Jet, log_sum_exp
 from lockquack.observations import Observations
 from lockquack.progress import progress_bar
 from lockquack.psis import psis
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LOGP_GROUP = "log_likelihood"
 GRAD_GROUP = "log_likelihood_grad"
 CURV_GROUP = "log_likelihood_curv"
+#: What PyMC's sequential Monte Carlo calls it, among the sample statistics.
+EVIDENCE = "log_marginal_likelihood"
 #: Which observations: consecutive ones, or by position.
 Selection = slice | NDArray[np.intp]
 #: Observations whose draws are held at once when a statistic needs all of them together.
@@ -84,7 +86,7 @@ class LooDensity:
 
 @dataclass(frozen=True, eq=False)
 class Predictive(ABC):
-    """Posterior draws of one model's log density and its derivatives at each observation.
+    """Posterior draws of one model's log density, and its derivatives, at each observation.
 
     Made by :func:`from_arrays`, :func:`from_family`, :func:`from_datatree` and the other
     adapters, never directly. Nothing in it changes; passes over the draws are remembered.
@@ -94,7 +96,11 @@ class Predictive(ABC):
     n_chains: int
     n_draws: int
     likelihood: Likelihood
-    _passes: dict[str, Collapsed] = field(default_factory=dict, init=False, repr=False)
+    #: Log probability of all observations together under the prior, where the sampler knows it.
+    log_marginal_likelihood: float | None = field(default=None, kw_only=True)
+    _passes: dict[tuple[Kind, bool], Collapsed] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _loo: list[LooDensity] = field(default_factory=list, init=False, repr=False)
 
     @abstractmethod
@@ -104,6 +110,20 @@ class Predictive(ABC):
     @abstractmethod
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
         """First and second derivatives of a tile, each of shape (draws, obs, component)."""
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether :meth:`derivatives` works; without, there is the log score only."""
+        return True
+
+    def require_derivatives(self) -> None:
+        """Raise an error that says what to do, where there are no derivatives."""
+        if not self.has_derivatives:
+            raise UnsupportedError(
+                f"{self.likelihood.description} has log densities only, without derivatives in "
+                "the outcome. Make the model with from_family or a PPL adapter, or give "
+                "from_arrays grad= and curv=. Log densities are enough for LogScore() and lq.stack."
+            )
 
     @property
     def evaluable(self) -> bool:
@@ -142,25 +162,51 @@ class Predictive(ABC):
         """Number of draws in all chains together."""
         return self.n_chains * self.n_draws
 
-    def collapse(self, kind: Kind = "loo", *, progressbar: bool | None = None) -> Collapsed:
+    def collapse(
+        self, kind: Kind = "loo", *, derivatives: bool = True, progressbar: bool | None = None
+    ) -> Collapsed:
         """Predictive jet at every observation, averaged over the draws; see :func:`collapse`."""
-        if kind not in self._passes:
+        key = kind, derivatives
+        if key not in self._passes:
             with progress_bar(self.n_obs, "pass over draws", progressbar) as advance:
-                self._passes[kind] = collapse(self, kind, progress=advance)
-            self._require_finite(self._passes[kind])
-        return self._passes[kind]
+                collapsed = collapse(self, kind, derivatives=derivatives, progress=advance)
+            self._require_finite(collapsed)
+            self._passes[key] = collapsed
+        return self._passes[key]
 
-    def predict(self, kind: Kind, *, density: bool, progressbar: bool | None = None) -> Collapsed:
+    def predict(
+        self,
+        kind: Kind,
+        *,
+        density: bool,
+        derivatives: bool = True,
+        progressbar: bool | None = None,
+    ) -> Collapsed:
         """Collapse the draws; with ``density``, leave-one-out densities by PSIS as well.
 
-        In-sample and held-out densities come with the derivatives in one pass.
+        In-sample and held-out densities come with the derivatives in one pass. Without
+        ``derivatives`` these are not even looked at: the jets have no components then, and
+        leave-one-out needs no pass besides PSIS.
         """
-        collapsed = self.collapse(kind, progressbar=progressbar)
+        if kind == "loo" and not derivatives:
+            return self._loo_densities(self.loo(progressbar=progressbar))
+        collapsed = self.collapse(kind, derivatives=derivatives, progressbar=progressbar)
         if not density or kind != "loo":
             return collapsed
         loo = self.loo(progressbar=progressbar)
         jet = replace(collapsed.jet, logp=loo.logp)
         return replace(collapsed, jet=jet, log_influence=loo.influence)
+
+    def _loo_densities(self, loo: LooDensity) -> Collapsed:
+        nothing = np.empty((self.n_obs, 0))
+        return Collapsed(
+            Jet(loo.logp, nothing, nothing),
+            np.empty((*loo.influence.shape, 0)),
+            loo.influence,
+            # As in a pass: the draws count equally, and Pareto k̂ tells where they do not.
+            np.full(self.n_obs, float(self.n_samples)),
+            self.n_samples,
+        )
 
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass."""
@@ -209,8 +255,8 @@ class Predictive(ABC):
     def to_datatree(self, var_name: str | None = None) -> xr.DataTree:
         """Hold the model in an ArviZ container, from which :func:`from_datatree` takes it back.
 
-        Log densities and derivatives at every draw and observation are computed and stored.
-        The outcome is called ``y`` unless ``var_name`` says otherwise.
+        Log densities and, where there are any, derivatives at every draw and observation are
+        computed and stored. The outcome is called ``y`` unless ``var_name`` says otherwise.
         """
         import xarray as xr
 
@@ -219,22 +265,26 @@ class Predictive(ABC):
             var_name = "outcome" if "y" in taken else "y"
 
         everything = slice(0, self.n_obs)
-        tiles = [
-            self.derivatives(chain, slice(0, self.n_draws), everything)
-            for chain in range(self.n_chains)
-        ]
         sample = {"chain": np.arange(self.n_chains), "draw": np.arange(self.n_draws)}
-        label = self.observations.label_components
         logp = self.observations.label(self.all_logp(everything), sample)
         logp.attrs = self.likelihood.to_attrs()
-        return xr.DataTree.from_dict(
-            {
-                LOGP_GROUP: xr.Dataset({var_name: logp}),
-                GRAD_GROUP: xr.Dataset({var_name: label(np.stack([g for g, _ in tiles]), sample)}),
-                CURV_GROUP: xr.Dataset({var_name: label(np.stack([h for _, h in tiles]), sample)}),
-                "observed_data": xr.Dataset({var_name: self.observations.to_dataarray()}),
-            }
-        )
+        groups = {LOGP_GROUP: xr.Dataset({var_name: logp})}
+        if self.has_derivatives:
+            tiles = [
+                self.derivatives(chain, slice(0, self.n_draws), everything)
+                for chain in range(self.n_chains)
+            ]
+            label = self.observations.label_components
+            grad, curv = (label(np.stack(parts), sample) for parts in zip(*tiles, strict=True))
+            groups[GRAD_GROUP] = xr.Dataset({var_name: grad})
+            groups[CURV_GROUP] = xr.Dataset({var_name: curv})
+        groups["observed_data"] = xr.Dataset({var_name: self.observations.to_dataarray()})
+        if self.log_marginal_likelihood is not None:
+            each = np.full(self.n_chains, self.log_marginal_likelihood)
+            groups["sample_stats"] = xr.Dataset(
+                {EVIDENCE: ("chain", each)}, {"chain": sample["chain"]}
+            )
+        return xr.DataTree.from_dict(groups)
 
     def save(self, path: str | Path) -> None:
         """Write to NetCDF, or to Zarr if the path ends in ``.zarr``, for :func:`from_datatree`."""

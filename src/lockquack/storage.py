@@ -12,25 +12,38 @@ import numpy as np
 import xarray as xr
 
 from lockquack.errors import LockquackError, LockquackWarning
-from lockquack.jets import Jet
+from lockquack.evidence import Evidence, Nodes, join_nodes
+from lockquack.fitting import FORMULAS, Problem, problem_for
+from lockquack.fitting.formulas import ModelAveraging, PseudoBMAPlus
+from lockquack.jets import Array, Jet
 from lockquack.observations import as_observations
+from lockquack.operators import describe, from_description
+from lockquack.rules import RULES
+from lockquack.solvers.base import Solution
 
 if TYPE_CHECKING:
     from lockquack.combination import Combination
 
-_FORMAT = 1
+_FORMAT = 2
 _FORMAT_KEY = "lockquack_format"
 #: What a file of a combination holds besides the dimensions of its observations.
 _VARIABLES = (
-    "weights",
+    "parameters",
     "concentration",
     "mcse",
-    "unit",
-    "unit_component",
     "y",
     "logp",
     "grad",
     "curv",
+    "node_logp",
+    "node_log_measure",
+    "neighbours",
+    "log_evidence",
+)
+
+#: Dimensions of the file, named so that no observation dimension is called the same.
+_PARAMETER, _OBS, _PART, _NODE, _NEIGHBOUR = (
+    f"lockquack_{name}" for name in ("parameter", "observation", "part", "node", "neighbour")
 )
 
 T = TypeVar("T", xr.Dataset, xr.DataTree)
@@ -49,27 +62,18 @@ def write_tree(tree: xr.DataTree, path: str | Path) -> None:
 
 def save_combination(fit: Combination, path: str | Path) -> None:
     """Write a combination to NetCDF or Zarr; see :meth:`Combination.save`."""
-    over_models = {"model": list(fit.names)}
-    label = fit.observations.label_components
     solution = fit.solution
     named = _variable_names(fit.observations.dims, fit.observations.component_dim)
     dataset = xr.Dataset(
-        {
-            named["weights"]: ("model", solution.x),
-            named["concentration"]: ("model", fit.problem.concentration),
-            named["mcse"]: ("model", fit.mcse),
-            named["unit"]: (named["unit_component"], fit.problem.unit),
-            named["y"]: fit.observations.to_dataarray(),
-            named["logp"]: fit.observations.label(fit.problem.jets.logp, over_models),
-            named["grad"]: label(fit.problem.jets.grad, over_models),
-            named["curv"]: label(fit.problem.jets.curv, over_models),
-        },
+        {named[name]: value for name, value in _arrays(fit).items()},
+        coords={"model": list(fit.names)},
         attrs={
             _FORMAT_KEY: _FORMAT,
-            "operator": fit.operator.name,
+            "operator": json.dumps(describe(fit.operator)),
             "rule": fit.rule.name,
             "rule_options": json.dumps(fit.rule.options),
             "scores": fit.scores,
+            "method": fit.method,
             "random_seed": json.dumps(fit.random_seed, default=int),  # of any size, or None
             "component_dim": fit.observations.component_dim or "",
             "obs_dims": json.dumps(fit.observations.dims),
@@ -79,21 +83,43 @@ def save_combination(fit: Combination, path: str | Path) -> None:
             "converged": int(bool(solution.converged)),
             "iterations": int(solution.iterations),
             "status": str(solution.status),
+            "starts": json.dumps(solution.starts),
+            "stationarity": solution.stationarity,
             "notes": json.dumps([[note.category.__name__, note.message] for note in fit.notes]),
         },
     )
     _write(dataset, Path(path))
 
 
+def _arrays(fit: Combination) -> dict[str, Any]:
+    """All arrays of a combination; those over observations are flat, whatever the user's grid."""
+    evidence = fit.problem.evidence
+    arrays: dict[str, Any] = {
+        "parameters": (_PARAMETER, fit.solution.x),
+        "concentration": ("model", fit.problem.concentration),
+        "mcse": ("model", fit.mcse),
+        "y": fit.observations.to_dataarray(),
+        "logp": (("model", _OBS), evidence.jets.logp),
+    }
+    if evidence.jets.grad.size:
+        arrays["grad"] = (("model", _OBS, _PART), evidence.jets.grad)
+        arrays["curv"] = (("model", _OBS, _PART), evidence.jets.curv)
+    if evidence.nodes:
+        nodes = join_nodes(evidence.nodes)
+        arrays["node_logp"] = (("model", _NODE, _OBS), nodes.logp)
+        arrays["node_log_measure"] = ((_NODE, _OBS), nodes.log_measure)
+    if evidence.neighbours is not None:
+        arrays["neighbours"] = (("model", _NEIGHBOUR, _OBS), evidence.neighbours)
+    if isinstance(fit.problem, ModelAveraging):
+        arrays["log_evidence"] = ("model", fit.problem.log_evidence)
+    return arrays
+
+
 def load_combination(path: str | Path) -> Combination:
     """Read a combination; see :func:`lockquack.load`."""
     from lockquack import errors
     from lockquack.combination import Combination
-    from lockquack.fitting import problem_for
     from lockquack.notes import Note
-    from lockquack.operators import get_operator
-    from lockquack.rules import RULES
-    from lockquack.solvers.base import Solution
 
     dataset = _read(xr.open_dataset, _existing(path))
     attrs = dataset.attrs
@@ -105,44 +131,54 @@ def load_combination(path: str | Path) -> Combination:
     obs_dims = json.loads(attrs["obs_dims"])
     component_dim = attrs["component_dim"] or None
     named = _variable_names(obs_dims, component_dim)
-    observations = as_observations(
-        dataset[named["y"]].transpose(*obs_dims, ...), component_dim=component_dim
-    )
-    shape = (dataset.sizes["model"], observations.n, observations.d)
-    arrays = [
-        dataset[named[name]].transpose("model", *obs_dims, ...).values
-        for name in ("logp", "grad", "curv")
-    ]
-    jets = Jet(arrays[0].reshape(shape[:2]), arrays[1].reshape(shape), arrays[2].reshape(shape))
-    operator = get_operator(attrs["operator"])
-    rule = RULES[attrs["rule"]].from_options(json.loads(attrs["rule_options"]))
-    notes = [
-        Note(getattr(errors, category, LockquackWarning), message)
-        for category, message in json.loads(attrs["notes"])
-    ]
+    arrays = {name: dataset[key] for name, key in named.items() if key in dataset.variables}
+    starts = json.loads(attrs["starts"])
     return Combination(
         names=tuple(map(str, dataset["model"].values)),
-        operator=operator,
-        rule=rule,
         scores=attrs["scores"],
-        observations=observations,
-        problem=problem_for(operator, rule)(
-            jets, dataset[named["unit"]].values, dataset[named["concentration"]].values
+        method=attrs["method"],
+        observations=as_observations(
+            arrays["y"].transpose(*obs_dims, ...), component_dim=component_dim
         ),
+        problem=_problem(attrs, {name: array.values for name, array in arrays.items()}),
         solution=Solution(
-            x=dataset[named["weights"]].values,
+            x=arrays["parameters"].values,
             objective=np.array(attrs["objective"]),
             gap=np.array(attrs["gap"]),
             scale=np.array(attrs["objective_scale"]),
             converged=np.array(bool(attrs["converged"])),
             iterations=np.array(attrs["iterations"]),
             status=np.array(attrs["status"]),
+            starts=None if starts is None else tuple(starts),
+            stationarity=float(attrs["stationarity"]),
         ),
-        mcse=dataset[named["mcse"]].values,
-        notes=tuple(notes),
+        mcse=arrays["mcse"].values,
+        notes=tuple(
+            Note(getattr(errors, category, LockquackWarning), message)
+            for category, message in json.loads(attrs["notes"])
+        ),
         random_seed=json.loads(str(attrs["random_seed"])),
         models=None,
     )
+
+
+def _problem(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
+    """Set up the problem of a stored combination again."""
+    operator = from_description(json.loads(attrs["operator"]))
+    rule = RULES[attrs["rule"]].from_options(json.loads(attrs["rule_options"]))
+    bare = np.zeros((*arrays["logp"].shape, 0))
+    jets = Jet(arrays["logp"], arrays.get("grad", bare), arrays.get("curv", bare))
+    nodes: tuple[Nodes, ...] = ()
+    if "node_logp" in arrays:
+        nodes = (Nodes(arrays["node_logp"], arrays["node_log_measure"]),)
+    evidence = Evidence(jets, nodes, arrays.get("neighbours"))
+    kind = FORMULAS[attrs["method"]] if attrs["method"] else problem_for(operator, rule)
+    options: dict[str, Any] = {}
+    if issubclass(kind, ModelAveraging):
+        options["log_evidence"] = arrays["log_evidence"]
+    if issubclass(kind, PseudoBMAPlus):
+        options["random_seed"] = json.loads(str(attrs["random_seed"]))
+    return kind(operator, rule, evidence, arrays["concentration"], **options)
 
 
 def is_combination(attrs: Mapping[Any, Any]) -> bool:

@@ -96,6 +96,12 @@ class Transform(ABC):
         push = grad * slope
         return push + first, curv * (slope * slope) + (push * first + second)
 
+    def stretch(self, y: Array) -> tuple[Array, Array]:
+        """Return √h and h' of the weight h = (dy/dz)², which vanishes where z has no end."""
+        y = confine(y, self.domain)
+        root = 1.0 / self._slope(y)
+        return root, -2.0 * self._log_slope_derivatives(y)[0] * root * root
+
     def jet(self, y: Array, jet: Jet, *, multivariate: bool = False) -> Jet:
         """Bring a jet of z to y."""
         logp = self.logp(y, jet.logp, multivariate=multivariate)
@@ -191,30 +197,40 @@ class Sqrt(Transform):
 
 @dataclass(frozen=True)
 class Logit(Transform):
-    r""":math:`z = \log(y / (1-y))`."""
+    r""":math:`z = \log((y - a) / (b - y))`, for the bounds a and b."""
 
-    domain = (0.0, 1.0)
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def domain(self) -> tuple[float, float]:  # type: ignore[override]
+        """The bounds."""
+        return self.low, self.high
 
     def backward(self, z: Array) -> Array:
-        """Return y = 1/(1 + exp(-z))."""
-        return np.asarray(expit(z))
+        """Return y = a + (b - a)/(1 + exp(-z))."""
+        return np.asarray(self.low + self._width * expit(z))
 
     def edge(self, edge: Edge) -> Edge:
-        """Turn the rate r of a tail exp(-r|z|) into the power r - 1 of the distance to 0 or 1."""
-        at = float(expit(edge.at))
+        """Turn the rate r of a tail exp(-r|z|) into the power r - 1 of the distance to a bound."""
+        at = float(self.backward(np.asarray(edge.at)))
         return Edge(at, edge.order - 1.0 if np.isinf(edge.at) else edge.order)
 
+    @property
+    def _width(self) -> float:
+        return self.high - self.low
+
     def _forward(self, y: Array) -> Array:
-        return np.asarray(logit(y))
+        return np.asarray(logit((y - self.low) / self._width))
 
     def _slope(self, y: Array) -> Array:
-        return 1.0 / (y * (1.0 - y))
+        return self._width / ((y - self.low) * (self.high - y))
 
     def _log_slope(self, y: Array) -> Array:
-        return -np.log(y) - np.log1p(-y)
+        return math.log(self._width) - np.log(y - self.low) - np.log(self.high - y)
 
     def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
-        left, right = 1.0 / y, 1.0 / (1.0 - y)
+        left, right = 1.0 / (y - self.low), 1.0 / (self.high - y)
         return right - left, left * left + right * right
 
 

@@ -1,17 +1,25 @@
-"""Models given as arrays of log densities and derivatives."""
+"""Models given as arrays of log densities and, where there are any, derivatives."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lockquack.errors import LockquackError, NonFiniteError, ShapeError, SupportError
-from lockquack.families.base import Edge
+from lockquack.errors import (
+    LockquackError,
+    NonFiniteError,
+    ParameterError,
+    ShapeError,
+    SupportError,
+)
+from lockquack.families import find_family
+from lockquack.families.base import Edge, worst_edges
+from lockquack.families.discrete import impossible
 from lockquack.families.refused import find_refused
 from lockquack.jets import Array, Numeric, all_finite
 from lockquack.labels import (
@@ -35,11 +43,11 @@ SAMPLE_DIMS = ("chain", "draw")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayPredictive(Predictive):
-    """Draws held as three arrays."""
+    """Draws held as three arrays; the derivatives have no components where there are none."""
 
     logp_draws: Numeric  # (chain, draw, obs)
-    grad_draws: Numeric  # (chain, draw, obs, component)
-    curv_draws: Numeric  # (chain, draw, obs, component)
+    grad_draws: Numeric  # (chain, draw, obs, component or 0)
+    curv_draws: Numeric  # (chain, draw, obs, component or 0)
 
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
@@ -47,29 +55,36 @@ class ArrayPredictive(Predictive):
 
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
         """First and second derivatives of a tile, each of shape (draws, obs, component)."""
+        self.require_derivatives()
         return (
             _float64(self.grad_draws[chain, draws, obs]),
             _float64(self.curv_draws[chain, draws, obs]),
         )
 
     @property
+    def has_derivatives(self) -> bool:
+        """Whether :meth:`derivatives` works; without, there is the log score only."""
+        return self.grad_draws.shape[-1] > 0
+
+    @property
     def draws_are_contiguous(self) -> bool:
         """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
-        _, draw, obs = self.grad_draws.strides[:3]
+        held = self.grad_draws if self.has_derivatives else self.logp_draws
+        _, draw, obs = held.strides[:3]
         return bool(abs(draw) < abs(obs))
 
 
 def from_arrays(
     *,
     logp: Any,
-    grad: Any,
-    curv: Any,
     y: Any,
+    grad: Any = None,
+    curv: Any = None,
     support: tuple[float, float] | None = None,
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
 ) -> Predictive:
-    r"""Take a model from arrays of log densities and their derivatives in the outcome.
+    r"""Take a model from arrays of log densities and, if known, their derivatives in the outcome.
 
     .. math::
 
@@ -79,28 +94,30 @@ def from_arrays(
 
     The derivatives are in the **observation** y, not in the parameters: the gradients that
     Hamiltonian Monte Carlo computes are others. They cannot be checked against ``logp`` here,
-    because the density is known at one point only.
+    because the density is known at one point only. Without them the model has log scores, and
+    can be stacked, but no Hyvärinen score.
 
     Parameters
     ----------
     logp
         Log densities, (chain, draw, obs). numpy arrays or DataArrays with dimensions
         ``chain`` and ``draw``, in any order and memory layout.
-    grad, curv
-        First and second derivatives, (chain, draw, obs) or, for vector outcomes,
-        (chain, draw, obs, component).
     y
         The outcomes, (obs,) or (obs, component). A DataArray passes on its labels.
+    grad, curv
+        First and second derivatives, both or neither, (chain, draw, obs) or, for vector
+        outcomes, (chain, draw, obs, component).
     support
         Lower and upper end of the outcomes that the model deems possible, if not all reals.
-        Its density is taken to vanish there with its derivative, as a log-normal does.
+        Its density is taken to vanish there with its derivative, as a log-normal does; of a
+        discrete likelihood, the smallest and the largest outcome.
     component_dim
         For DataArrays with more than one observation dimension: which dimension of ``y`` holds
         the components of a vector outcome.
     likelihood
         What the densities are of, such as ``"weibull"``: a name for messages and tables. One
-        that the Hyvärinen score is not proper for, such as ``"poisson"`` or ``"laplace"``, is
-        remembered and refused there.
+        that the Hyvärinen score is not proper for, such as ``"laplace"``, or that is discrete,
+        such as ``"poisson"``, is remembered and refused there.
 
     Returns
     -------
@@ -117,11 +134,10 @@ def from_arrays(
     <ArrayPredictive arrays; chain: 4, draw: 250, obs_id: 3, components: 1>
     """
     observations = as_observations(_labelled_like(y, logp), component_dim)
-    draws = {
-        "logp": _sample_first("logp", logp, observations, vector=False),
-        "grad": _sample_first("grad", grad, observations, vector=True),
-        "curv": _sample_first("curv", curv, observations, vector=True),
-    }
+    draws = {"logp": _sample_first("logp", logp, observations, vector=False)}
+    if _both_given(grad, curv):
+        draws["grad"] = _sample_first("grad", grad, observations, vector=True)
+        draws["curv"] = _sample_first("curv", curv, observations, vector=True)
     shape = draws["logp"].shape[:2]
     if 0 in shape:
         raise ShapeError(
@@ -134,39 +150,71 @@ def from_arrays(
                 f"{shape[0]} of {shape[1]}. They must come from the same draws."
             )
         _require_finite(name, array, observations)
+    nothing = np.empty((*draws["logp"].shape, 0))
     return ArrayPredictive(
         observations,
         n_chains=shape[0],
         n_draws=shape[1],
-        likelihood=_likelihood(likelihood, _edges(support, observations)),
+        likelihood=_with_support(_named(likelihood), support, observations),
         logp_draws=draws["logp"],
-        grad_draws=draws["grad"],
-        curv_draws=draws["curv"],
+        grad_draws=draws.get("grad", nothing),
+        curv_draws=draws.get("curv", nothing),
     )
 
 
-def _likelihood(name: str | None, edges: tuple[Edge, ...]) -> Likelihood:
+def _both_given(grad: Any, curv: Any) -> bool:
+    if (grad is None) != (curv is None):
+        there, lacking = ("grad", "curv") if curv is None else ("curv", "grad")
+        raise ParameterError(
+            f"There is {there} but no {lacking}. Give both derivatives, or neither and use the "
+            "log score."
+        )
+    return grad is not None
+
+
+def _named(name: str | None) -> Likelihood:
+    """Gather what a name alone tells about a likelihood."""
     if name is None:
-        return Likelihood("arrays", edges=edges)
+        return Likelihood("arrays")
     if not isinstance(name, str):
         raise LockquackError(f"likelihood must be a name; got a {type(name).__name__}.")
+    family = find_family(name)
+    if family is not None:
+        return Likelihood(name, family.discrete, family.fixed_edges)
     refused = find_refused(name)
     if refused is None:
-        return Likelihood(name, edges=edges)
-    return Likelihood(name, refused.discrete, edges, refused.not_smooth)
+        return Likelihood(name)
+    return Likelihood(name, refused.discrete, refused.edges, refused.not_smooth)
 
 
-def _edges(support: Any, observations: Observations) -> tuple[Edge, ...]:
+def _with_support(likelihood: Likelihood, support: Any, observations: Observations) -> Likelihood:
     if support is None:
-        return ()
+        return likelihood
     ends = as_numeric("support", support, SupportError)
     if ends.shape != (2,) or not ends[0] < ends[1]:
         raise SupportError(
             f"support must be two numbers, the lower first, such as (0, np.inf); got {support!r}."
         )
     low, high = float(ends[0]), float(ends[1])
-    require_inside("support", observations.values, (low, high), observations)
-    return Edge(low, np.inf), Edge(high, np.inf)
+    if likelihood.discrete:
+        require_whole("support", observations, (low, high))
+    else:
+        require_inside("support", observations.values, (low, high), observations)
+    edges = (*likelihood.edges, Edge(low, np.inf), Edge(high, np.inf))
+    return replace(likelihood, edges=worst_edges(edges))
+
+
+def require_whole(what: str, observations: Observations, support: tuple[float, float]) -> None:
+    """Refuse outcomes that are not whole numbers from the first to the last of the support."""
+    bad = impossible(observations.values, support).any(axis=1)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        low, high = support
+        upper = f" to {high:g}" if np.isfinite(high) else ""
+        raise SupportError(
+            f"The {what} needs whole numbers from {low:g}{upper}; {bad.sum()} outcome(s) are not, "
+            f"first {observations.values[at].tolist()} at {observations.describe(at)}."
+        )
 
 
 def _labelled_like(y: Any, logp: Any) -> Any:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from lockquack.adapters.arrays import from_arrays
 from lockquack.errors import LockquackError, UnsupportedError
-from lockquack.predictive import CURV_GROUP, GRAD_GROUP, LOGP_GROUP, Likelihood, Predictive
+from lockquack.jets import Array, log_sum_exp
+from lockquack.predictive import (
+    CURV_GROUP,
+    EVIDENCE,
+    GRAD_GROUP,
+    LOGP_GROUP,
+    Likelihood,
+    Predictive,
+)
 from lockquack.storage import is_combination, read_tree
 
 
 def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
     """Take a model from an ArviZ DataTree or InferenceData, or from a NetCDF or Zarr file.
 
-    It must hold the groups ``log_likelihood``, ``log_likelihood_grad`` and
-    ``log_likelihood_curv``, the log densities and their first and second derivatives in the
-    outcome, and ``observed_data``. :meth:`Predictive.to_datatree` writes them.
+    It must hold the groups ``log_likelihood`` and ``observed_data``: enough for the log score,
+    and to stack. For the Hyvärinen score it must also hold ``log_likelihood_grad`` and
+    ``log_likelihood_curv``, the first and second derivatives of the log densities in the
+    outcome. :meth:`Predictive.to_datatree` writes them all. A ``log_marginal_likelihood`` among
+    the ``sample_stats``, as PyMC's sequential Monte Carlo leaves it, is kept: the last value of
+    each chain, averaged over the chains.
 
     Parameters
     ----------
@@ -54,27 +67,55 @@ def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
 def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
     if is_combination(tree.attrs):
         raise UnsupportedError("This is a combination, not a model. Read it with lq.load.")
-    for group in (LOGP_GROUP, GRAD_GROUP, CURV_GROUP, "observed_data"):
+    for group in (LOGP_GROUP, *_derivative_groups(tree), "observed_data"):
         if group not in tree.children:
             raise UnsupportedError(_missing_group(group, list(tree.children)))
     name = _variable(tree, var_name)
-    logp, grad, curv, y = (
-        _find(tree, group, name) for group in (LOGP_GROUP, GRAD_GROUP, CURV_GROUP, "observed_data")
-    )
+    logp, y = (_find(tree, group, name) for group in (LOGP_GROUP, "observed_data"))
+    derivatives = [_find(tree, group, name) for group in _derivative_groups(tree)]
     component_dims = [dim for dim in y.dims if dim not in logp.dims]
     if len(component_dims) > 1:
         raise UnsupportedError(
             f"The outcome {name!r} has the dimensions {y.dims}, its log likelihood {logp.dims}: "
             "more than one dimension of an outcome is not supported."
         )
+    grad, curv = derivatives or (None, None)
     model = from_arrays(
         logp=logp,
+        y=y,
         grad=grad,
         curv=curv,
-        y=y,
         component_dim=component_dims[0] if component_dims else None,
     )
-    return model.with_likelihood(Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"))
+    return replace(
+        model,
+        likelihood=Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"),
+        log_marginal_likelihood=_log_marginal_likelihood(tree),
+    )
+
+
+def _derivative_groups(tree: xr.DataTree) -> tuple[str, ...]:
+    """Both groups of derivatives if there is one of them, else none."""
+    groups = (GRAD_GROUP, CURV_GROUP)
+    return groups if any(group in tree.children for group in groups) else ()
+
+
+def _log_marginal_likelihood(tree: xr.DataTree) -> float | None:
+    """Average the chains' estimates, the last number of each; None where there are none."""
+    if "sample_stats" not in tree.children or EVIDENCE not in tree["sample_stats"].data_vars:
+        return None
+    given = tree["sample_stats"].to_dataset()[EVIDENCE]
+    values = given.transpose("chain", ...).values if "chain" in given.dims else given.values[None]
+    # PyMC leaves chains of different lengths as a list each, along whichever dimension.
+    ragged = values.dtype == object and any(np.ndim(each) for each in values.flat)
+    chains = values.flat if ragged else values.reshape(len(values), -1)
+    last = [numbers[-1] for numbers in map(_finite, chains) if numbers.size]
+    return float(log_sum_exp(np.array(last)) - np.log(len(last))) if last else None
+
+
+def _finite(series: Any) -> Array:
+    numbers = np.asarray(series, dtype=np.float64).ravel()
+    return numbers[np.isfinite(numbers)]
 
 
 def _find(tree: xr.DataTree, group: str, name: str) -> xr.DataArray:
@@ -119,8 +160,8 @@ def _missing_group(group: str, present: list[str]) -> str:
     message = f"There is no group {group!r}; there are {', '.join(present) or 'none'}."
     if group in (GRAD_GROUP, CURV_GROUP):
         message += (
-            " The Hyvärinen score needs the derivatives of the log likelihood in the outcome, "
-            "which samplers do not store. Make the model with from_family, or compute them and "
-            "use from_arrays."
+            " The Hyvärinen score needs the first and the second derivatives of the log "
+            "likelihood in the outcome. Add the missing group, or leave out both and use the log "
+            "score."
         )
     return message

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lockquack.adapters.arrays import require_whole
 from lockquack.adapters.parameters import LazyRange, Parameter
 from lockquack.adapters.reading import as_parameter, require_domain, user_name
-from lockquack.errors import LockquackError, ParameterError, ShapeError
+from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
 from lockquack.families import Family, Mixture, get_family
 from lockquack.jets import Array
 from lockquack.observations import Observations, as_observations, require_inside
@@ -25,6 +26,11 @@ class FamilyPredictive(Predictive):
     family: Family
     parameters: Mapping[str, Parameter]
     transform: Transform | None
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether :meth:`derivatives` works; without, there is the log score only."""
+        return not self.family.discrete
 
     @property
     def evaluable(self) -> bool:
@@ -135,23 +141,28 @@ def from_family(
 ) -> Predictive:
     r"""Take a model from its likelihood's name and draws of the likelihood's parameters.
 
-    The derivatives in y are exact. Nothing of size draws × observations is stored: densities
-    are computed tile by tile as they are read.
+    The derivatives in y are exact; discrete families have none, and log scores only. Nothing of
+    size draws × observations is stored: densities are computed tile by tile as they are read.
 
     Parameters
     ----------
     family
         ``normal`` (mu, sigma), ``student_t`` (nu, mu, sigma), ``logistic`` (mu, s),
         ``lognormal`` (mu, sigma), ``gamma`` (alpha, beta), ``beta`` (alpha, beta),
-        ``skew_normal`` (mu, sigma, alpha), ``gumbel`` (mu, beta), ``mv_normal``
-        (mu, cov or chol), ``mv_student_t`` (nu, mu, scale or chol), or ``mixture``
-        (weights, components).
+        ``skew_normal`` (mu, sigma, alpha), ``gumbel`` (mu, beta), ``exponential`` (lam),
+        ``half_normal`` (sigma), ``weibull`` (alpha, beta), ``inverse_gamma`` (alpha, beta),
+        ``mv_normal`` (mu, cov or chol), ``mv_student_t`` (nu, mu, scale or chol); of whole
+        numbers ``poisson`` (mu), ``negative_binomial`` (mu, alpha; variance mu + mu²/alpha),
+        ``binomial`` (n, p), ``bernoulli`` (p), ``geometric`` (p; from 1),
+        ``zero_inflated_poisson`` (psi, mu), ``zero_inflated_negative_binomial`` (psi, mu, alpha;
+        psi the probability of the counts); or ``mixture`` (weights, components).
     y
         The outcomes **on their natural scale**, (obs,) or (obs, component). A DataArray passes
         on its labels.
     transform
         ``"log"``, ``"log10"``, ``"sqrt"``, ``"logit"`` or ``"exp"`` if the family is a model of
-        that function of y. The Jacobian enters the density and both derivatives.
+        that function of y. The Jacobian enters the density and both derivatives. Not for
+        discrete families.
     component_dim
         Which dimension of a DataArray ``y`` holds the components of a vector outcome.
     **parameters
@@ -194,9 +205,9 @@ def from_family(
     n_chains, n_draws = _common_sample_shape(read)
     for name, parameter in read.items():
         require_domain(name, parameter, observations, positive=name in likelihood.positive)
-    change = _read_transform(transform)
+    change = _read_transform(transform, likelihood)
     _require_support(observations, likelihood, change, transform)
-    return FamilyPredictive(
+    model = FamilyPredictive(
         observations,
         n_chains=n_chains,
         n_draws=n_draws,
@@ -205,6 +216,9 @@ def from_family(
         parameters=read,
         transform=change,
     )
+    if likelihood.discrete:
+        _require_possible(model)
+    return model
 
 
 def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
@@ -275,9 +289,14 @@ def _outcome_hint(observations: Observations) -> str:
     return "Give one column per component."
 
 
-def _read_transform(name: str | None) -> Transform | None:
+def _read_transform(name: str | None, family: Family) -> Transform | None:
     if name is None:
         return None
+    if family.discrete:
+        raise ParameterError(
+            f"Family {family.name!r} is discrete; a model of a function of whole numbers is not "
+            "supported. Leave transform out."
+        )
     if not isinstance(name, str):
         raise ParameterError(
             f"A transform is given by its name, such as 'log'; got a {type(name).__name__}."
@@ -307,10 +326,26 @@ def _require_support(
     observations: Observations, family: Family, transform: Transform | None, label: str | None
 ) -> None:
     modelled = observations.values
+    if family.discrete:
+        require_whole(f"family {family.name!r}", observations, family.support)
+        return
     if transform is not None:
         require_inside(f"transform {label!r}", modelled, transform.domain, observations)
         modelled = transform.forward(modelled)
     require_inside(f"family {family.name!r}", modelled, family.support, observations)
+
+
+def _require_possible(model: FamilyPredictive) -> None:
+    """Refuse outcomes of probability 0: more successes than trials. One draw tells."""
+    logp = model.logp(0, slice(0, 1), slice(0, model.n_obs))[0]
+    bad = np.flatnonzero(logp == -np.inf)
+    if bad.size:
+        at = int(bad[0])
+        raise SupportError(
+            f"Family {model.family.name!r} with these parameters gives {bad.size} outcome(s) "
+            f"probability 0, first {model.observations.values[at].tolist()} at "
+            f"{model.observations.describe(at)}."
+        )
 
 
 def _describe(
@@ -325,5 +360,5 @@ def _describe(
     }
     edges = family.edges(ranges)
     if transform is None:
-        return Likelihood(family.name, edges=edges)
+        return Likelihood(family.name, family.discrete, edges)
     return Likelihood(f"{family.name} of {label} y", edges=transform.edges(edges))

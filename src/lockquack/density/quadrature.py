@@ -9,12 +9,13 @@ nodes and are halved where the rule and its embedded Gauss rule disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockquack.evidence import Nodes
 from lockquack.jets import Array, log_sum_exp
 
 Rows = NDArray[np.intp]
@@ -140,66 +141,98 @@ class _Panels:
 
 @dataclass(frozen=True)
 class Integral:
-    """Log integrals of the rows and bounds on their relative errors."""
+    """Log integrals of J pools of the rows' components, and bounds on their relative errors."""
 
-    log_value: Array  # (rows,)
-    relative_error: Array  # (rows,)
-    #: Integrals of the components themselves, on the same nodes.
-    log_masses: Array  # (K, rows)
+    log_value: Array  # (J, rows)
+    relative_error: Array  # (J, rows)
 
 
-def integrate(
-    components: Components, pool: Pool, line: Line, *, tolerance: float = 1e-9
-) -> Integral:
-    """Integrate the pool of the components over each row.
+@dataclass(frozen=True)
+class Grid:
+    """Panels on which the components of every row are known.
 
-    Parameters
-    ----------
-    components
-        Log densities of the components at given nodes of given rows. It is the expensive part:
-        it is called once per node.
-    pool
-        Combines them; cheap.
-    line
-        Where to integrate.
-    tolerance
-        Relative error at which to stop; what was reached is in the result.
+    Evaluating components is the expensive part, and is done once per node. Any number of pools
+    of them can then be integrated.
     """
-    n_rows = len(line.breaks)
-    row, cell = np.nonzero(line.widths > 0)
-    stop = cell.astype(np.float64)
-    panels = _evaluate(components, line, row, stop - 1.0, stop)
-    for _ in range(_MAX_ROUNDS):
-        log_value, log_error = _rule(pool(panels.log_components), panels.log_measure)
-        total = _row_sums(log_value, panels.row, n_rows)
-        error = np.exp(_row_sums(log_error, panels.row, n_rows) - total)
-        # An even share of the tolerance each; what falls below rounding cannot be improved.
-        halve = np.exp(log_error - total[panels.row]) > tolerance / 32
-        halve &= (error > tolerance)[panels.row] & (panels.stop - panels.start > 1e-10)
-        if not halve.any():
-            break
-        middle = (panels.start[halve] + panels.stop[halve]) / 2
-        halves = _evaluate(
-            components,
-            line,
-            np.tile(panels.row[halve], 2),
-            np.concatenate([panels.start[halve], middle]),
-            np.concatenate([middle, panels.stop[halve]]),
-        )
-        panels = panels[~halve].join(halves)
-    masses = [_rule(each, panels.log_measure)[0] for each in panels.log_components]
-    log_masses = np.stack([_row_sums(mass, panels.row, n_rows) for mass in masses])
-    return Integral(total, error, log_masses)
+
+    line: Line
+    panels: _Panels
+
+    @classmethod
+    def lay(cls, components: Components, line: Line) -> Grid:
+        """Begin with one panel between any two break points, and one for each tail."""
+        row, cell = np.nonzero(line.widths > 0)
+        stop = cell.astype(np.float64)
+        return cls(line, _evaluate(components, line, row, stop - 1.0, stop))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.line.breaks)
+
+    def integrate(self, *pools: Pool) -> Integral:
+        """Integrate pools of the components over each row."""
+        log_value, log_error = self._by_panel(pools)
+        total = _row_sums(log_value, self.panels.row, self.n_rows)
+        return Integral(total, np.exp(_row_sums(log_error, self.panels.row, self.n_rows) - total))
+
+    def refined(self, components: Components, *pools: Pool, tolerance: float = 1e-9) -> Grid:
+        """Halve panels until the integrals of all pools have this relative error."""
+        grid = self
+        for _ in range(_MAX_ROUNDS):
+            halve = grid._unresolved(pools, tolerance)
+            if not halve.any():
+                break
+            panels = grid.panels
+            middle = (panels.start[halve] + panels.stop[halve]) / 2
+            halves = _evaluate(
+                components,
+                grid.line,
+                np.tile(panels.row[halve], 2),
+                np.concatenate([panels.start[halve], middle]),
+                np.concatenate([middle, panels.stop[halve]]),
+            )
+            grid = Grid(grid.line, panels[~halve].join(halves))
+        return grid
+
+    def nodes(self) -> Nodes:
+        """Return all nodes of each row with their log quadrature weights, padded."""
+        panels = self.panels
+        order, slot, counts = _slots(panels.row, self.n_rows)
+        weight = panels.log_measure + np.log(KRONROD)[:, None]
+        K = len(panels.log_components)
+        logp = np.zeros((K, NODES.size, counts.max(), self.n_rows))
+        log_measure = np.full(logp.shape[1:], -np.inf)
+        logp[:, :, slot, panels.row[order]] = panels.log_components[..., order]
+        log_measure[:, slot, panels.row[order]] = weight[:, order]
+        return Nodes(logp.reshape(K, -1, self.n_rows), log_measure.reshape(-1, self.n_rows))
+
+    def _by_panel(self, pools: Sequence[Pool]) -> tuple[Array, Array]:
+        logs = np.stack([pool(self.panels.log_components) for pool in pools])
+        return _rule(logs, self.panels.log_measure)
+
+    def _unresolved(self, pools: Sequence[Pool], tolerance: float) -> NDArray[np.bool_]:
+        """Mark the panels that must be halved for some pool.
+
+        An even share of the tolerance each; what falls below rounding cannot be improved.
+        """
+        panels = self.panels
+        log_value, log_error = self._by_panel(pools)
+        total = _row_sums(log_value, panels.row, self.n_rows)
+        error = np.exp(_row_sums(log_error, panels.row, self.n_rows) - total)
+        with np.errstate(invalid="ignore"):  # a pool that is zero in a row
+            halve = np.exp(log_error - total[:, panels.row]) > tolerance / 32
+        halve &= (error > tolerance)[:, panels.row]
+        return np.asarray(halve.any(axis=0) & (panels.stop - panels.start > 1e-10))
 
 
 def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop: Array) -> _Panels:
     """Put nodes on new panels; rows are evaluated together, padded to the same number of them."""
     half = (stop - start) / 2
     y, log_slope = line.place(start + half + half * NODES[:, None], row)
-    order = np.argsort(row, kind="stable")
-    rows, counts = np.unique(row, return_counts=True)
-    slot = np.concatenate([np.arange(count) for count in counts])
-    column = np.repeat(np.arange(rows.size), counts)
+    rows, column = np.unique(row, return_inverse=True)
+    order, slot, counts = _slots(column, rows.size)
+    column = column[order]
     grid = np.empty((counts.max(), NODES.size, rows.size))
     grid[:] = y[:, order[np.cumsum(counts) - 1]]
     grid[slot, :, column] = y[:, order].T
@@ -211,25 +244,33 @@ def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop:
 
 
 def _rule(logp: Array, log_measure: Array) -> tuple[Array, Array]:
-    """Log integral of each panel by the Kronrod rule, and log of its error estimate."""
+    """Log integral of each panel by the Kronrod rule, and log of its error estimate.
+
+    From logs of shape (..., node, panel) to (..., panel).
+    """
     logs = logp + log_measure
-    peak = np.max(logs, axis=0)
+    peak = np.max(logs, axis=-2, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0.0)
     values = np.exp(logs - peak)
     kronrod, gauss = KRONROD @ values, GAUSS @ values
-    spread = KRONROD @ np.abs(values - kronrod / 2)
+    spread = KRONROD @ np.abs(values - kronrod[..., None, :] / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         # QUADPACK's estimate: the embedded rules' difference overstates a smooth integrand's.
         ratio = np.nan_to_num(200 * np.abs(kronrod - gauss) / spread)
         error = np.maximum(spread * np.minimum(1.0, ratio**1.5), 1e-15 * kronrod)
-        return np.log(kronrod) + peak, np.log(error) + peak
+        return np.log(kronrod) + peak[..., 0, :], np.log(error) + peak[..., 0, :]
 
 
 def _row_sums(logs: Array, row: Rows, n_rows: int) -> Array:
-    """Sum what belongs to each row, in log space."""
+    """Sum what belongs to each row, in log space: (..., panel) → (..., row)."""
+    order, slot, counts = _slots(row, n_rows)
+    table = np.full((*logs.shape[:-1], counts.max(), n_rows), -np.inf)
+    table[..., slot, row[order]] = logs[..., order]
+    return log_sum_exp(table, axis=-2)
+
+
+def _slots(row: Rows, n_rows: int) -> tuple[Rows, Rows, Rows]:
+    """Order panels by row; number them within their row; count them by row."""
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=n_rows)
-    table = np.full((counts.max(), n_rows), -np.inf)
-    slot = np.concatenate([np.arange(count) for count in counts])
-    table[slot, row[order]] = logs[order]
-    return log_sum_exp(table)
+    return order, np.concatenate([np.arange(count) for count in counts]), counts

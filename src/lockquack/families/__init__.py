@@ -1,4 +1,4 @@
-"""Families of likelihoods with exact derivatives in the observation."""
+"""Families of likelihoods; the continuous ones with exact derivatives in the observation."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ from collections.abc import Sequence
 
 from lockquack.errors import ParameterError, UnknownNameError, UnsupportedError, unknown_name
 from lockquack.families.base import Edge, Family, Parameters, Range, worst_edges
+from lockquack.families.bernoulli import Bernoulli
 from lockquack.families.beta import Beta
+from lockquack.families.binomial import Binomial
+from lockquack.families.exponential import Exponential
 from lockquack.families.gamma import Gamma
+from lockquack.families.geometric import Geometric
 from lockquack.families.gumbel import Gumbel
+from lockquack.families.half_normal import HalfNormal
+from lockquack.families.inverse_gamma import InverseGamma
 from lockquack.families.logistic import Logistic
 from lockquack.families.lognormal import LogNormal
 from lockquack.families.mixture import Mixture
 from lockquack.families.mv_normal import MvNormal
 from lockquack.families.mv_student_t import MvStudentT
+from lockquack.families.negative_binomial import NegativeBinomial
 from lockquack.families.normal import Normal
-from lockquack.families.refused import find_refused
+from lockquack.families.poisson import Poisson
+from lockquack.families.refused import find_refused, plain
 from lockquack.families.skew_normal import SkewNormal
 from lockquack.families.student_t import StudentT
+from lockquack.families.weibull import Weibull
+from lockquack.families.zero_inflated import ZeroInflatedNegativeBinomial, ZeroInflatedPoisson
 
 #: The families that a name alone determines. A mixture is made of them.
 FAMILIES: dict[str, Family] = {
@@ -29,9 +39,33 @@ FAMILIES: dict[str, Family] = {
     "beta": Beta(),
     "skew_normal": SkewNormal(),
     "gumbel": Gumbel(),
+    "exponential": Exponential(),
+    "half_normal": HalfNormal(),
+    "weibull": Weibull(),
+    "inverse_gamma": InverseGamma(),
     "mv_normal": MvNormal(),
     "mv_student_t": MvStudentT(),
+    "poisson": Poisson(),
+    "negative_binomial": NegativeBinomial(),
+    "binomial": Binomial(),
+    "bernoulli": Bernoulli(),
+    "geometric": Geometric(),
+    "zero_inflated_poisson": ZeroInflatedPoisson(),
+    "zero_inflated_negative_binomial": ZeroInflatedNegativeBinomial(),
 }
+
+
+def find_family(name: str) -> Family | None:
+    """Look up a family that is offered, however its name is spelt.
+
+    Examples
+    --------
+    >>> find_family("NegativeBinomial").name
+    'negative_binomial'
+    >>> find_family("laplace")
+    """
+    offered = {plain(known): family for known, family in FAMILIES.items()}
+    return offered.get(plain(name))
 
 
 def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
@@ -55,12 +89,12 @@ def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
         )
     if name == Mixture.name:
         return Mixture([get_family(c) if isinstance(c, str) else c for c in components])
-    refused = find_refused(name)
-    if refused is not None:
-        raise UnsupportedError(
-            f"Family {name!r} is not offered: {refused.reason}. {refused.instead}"
-        )
     if name not in FAMILIES:
+        refused = find_refused(name) if find_family(name) is None else None
+        if refused is not None:
+            raise UnsupportedError(
+                f"Family {name!r} is not offered: {refused.reason}. {refused.instead}"
+            )
         raise unknown_name("family", name, [*FAMILIES, Mixture.name])
     if components:
         raise ParameterError(f"Family {name!r} has no components; only a mixture does.")
@@ -74,6 +108,7 @@ __all__ = [
     "Mixture",
     "Parameters",
     "Range",
+    "find_family",
     "get_family",
     "worst_edges",
 ]

@@ -70,7 +70,7 @@ def mask_outside(logp: Array, y: Array, interval: tuple[float, float]) -> Array:
 
 
 class Family(ABC):
-    """A parametric likelihood with exact derivatives in the observation.
+    """A parametric likelihood, with exact derivatives in the observation unless it is discrete.
 
     Parameters and observations are arrays that broadcast against each other; a parameter with
     event dimensions (the mean vector, the covariance matrix) carries them last.
@@ -81,9 +81,13 @@ class Family(ABC):
     signatures: tuple[Mapping[str, int], ...]
     #: Parameters that must be positive.
     positive: frozenset[str] = frozenset()
-    #: The open interval of possible outcomes.
+    #: The open interval of possible outcomes; for discrete families the smallest and the largest.
     support: tuple[float, float] = (-np.inf, np.inf)
     multivariate: bool = False
+    #: Whether outcomes are whole numbers, of which the density is a probability.
+    discrete: bool = False
+    #: Edges that are the same whatever the parameters: what the name alone tells.
+    fixed_edges: tuple[Edge, ...] = ()
 
     @abstractmethod
     def logp(self, y: Array, p: Parameters) -> Array:

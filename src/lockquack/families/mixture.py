@@ -41,8 +41,14 @@ class Mixture(Family):
                 "A mixture needs components of the same outcome; got scalar and vector families: "
                 f"{', '.join(family.name for family in components)}."
             )
+        if len({family.discrete for family in components}) > 1:
+            raise ParameterError(
+                "A mixture needs components that are all discrete, or all continuous; got both: "
+                f"{', '.join(family.name for family in components)}."
+            )
         self.components = tuple(components)
         self.multivariate = components[0].multivariate
+        self.discrete = components[0].discrete
         self.support = (
             min(family.support[0] for family in components),
             max(family.support[1] for family in components),
@@ -83,11 +89,14 @@ class Mixture(Family):
         shape = np.broadcast_shapes(log_weights.shape[:-1], *(jet.logp.shape for jet in jets))
         log_weights = np.broadcast_to(log_weights, (*shape, len(jets)))
         with _quiet():
-            return power_pool(
+            pooled = power_pool(
                 stack_jets([_broadcast(jet, shape) for jet in jets]),
                 np.moveaxis(log_weights, -1, 0),
                 1.0,
             )
+        # Outside all supports no component has a share.
+        outside = np.where(pooled.logp == -np.inf, np.nan, 0.0)[..., None]
+        return Jet(pooled.logp, pooled.grad + outside, pooled.curv + outside)
 
     def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
         # Where one component ends inside the support of another the density has a kink, which

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_COUNTS = "Give its log densities by from_arrays and use the log score."
-_LOG = "Model log y, by transform='log', for all models, or use the log score."
+import numpy as np
+
+from lockquack.families.base import Edge
+
+_LOG_SCORE = (
+    "Give its log densities by from_arrays(logp=..., likelihood=...) and use the log score."
+)
+_WEIGHTED = (
+    "Give its derivatives by from_arrays and use Hyvarinen(transform='log'), or use the log score."
+)
 
 
 @dataclass(frozen=True)
@@ -17,25 +25,26 @@ class Refused:
     discrete: bool = False
     #: Why its Hyvärinen score is not proper, whatever its parameters; empty: it may be.
     not_smooth: str = ""
+    #: Where its support ends and how it behaves there, whatever its parameters.
+    edges: tuple[Edge, ...] = ()
 
 
 def _discrete(name: str) -> Refused:
     return Refused(
-        f"{name} is discrete, so it has no derivatives in the outcome", _COUNTS, discrete=True
+        f"{name} is discrete, so it has no derivatives in the outcome", _LOG_SCORE, discrete=True
     )
 
 
-def _rough(where: str, instead: str) -> Refused:
+def _rough(where: str, instead: str = _LOG_SCORE) -> Refused:
     return Refused(where, instead, not_smooth=where)
 
 
+_HALF = Refused(
+    "its density does not vanish at 0", _WEIGHTED, edges=(Edge(0.0, 0.0), Edge(np.inf, 0.0))
+)
+
 _REFUSED = {
-    "poisson": _discrete("the Poisson"),
-    "binomial": _discrete("the binomial"),
-    "bernoulli": _discrete("the Bernoulli"),
-    "negativebinomial": _discrete("the negative binomial"),
     "betabinomial": _discrete("the beta-binomial"),
-    "geometric": _discrete("the geometric"),
     "hypergeometric": _discrete("the hypergeometric"),
     "categorical": _discrete("the categorical"),
     "multinomial": _discrete("the multinomial"),
@@ -54,27 +63,26 @@ _REFUSED = {
     "uniform": _rough(
         "its density jumps at both ends", "Use beta on a scaled y, or the log score."
     ),
-    "exponential": _rough("it is the gamma with alpha=1, whose density does not vanish at 0", _LOG),
-    "halfnormal": _rough("its density does not vanish at 0", _LOG),
-    "halfcauchy": _rough("its density does not vanish at 0", _LOG),
-    "pareto": _rough("its density does not vanish at its smallest value", _LOG),
-    "weibull": Refused(
-        "its derivatives are not written yet",
-        "Use gamma or lognormal, or compute them and use from_arrays.",
-    ),
+    # Its edge is not at 0, so a weight that vanishes at 0 does not help.
+    "pareto": _rough("its density does not vanish at its smallest value"),
 }
 
 
 _PREFIXES = {
-    "truncated": _rough("its density does not vanish where it is cut off", _LOG),
-    "half": _rough("its density does not vanish at 0", _LOG),
-    "censored": _rough("it has atoms where outcomes are censored", "Use the log score."),
-    "hurdle": _rough("it has an atom at 0", "Use the log score."),
-    "zeroinflated": _discrete("a zero-inflated likelihood"),
+    "truncated": _rough("its density does not vanish where it is cut off"),
+    "half": _HALF,
+    "censored": _rough("it has atoms where outcomes are censored"),
+    "hurdle": _rough("it has an atom at 0"),
+    "zeroinflated": _discrete("this zero-inflated likelihood"),
     "discrete": _discrete("it"),
     "ordered": _discrete("an ordered likelihood"),
     "bernoulli": _discrete("the Bernoulli"),
 }
+
+
+def plain(name: str) -> str:
+    """Reduce a name to its letters and digits, so that spellings do not matter."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def find_refused(name: str) -> Refused | None:
@@ -82,12 +90,12 @@ def find_refused(name: str) -> Refused | None:
 
     Examples
     --------
-    >>> find_refused("HalfNormal") is find_refused("half_normal")
+    >>> find_refused("HalfCauchy") is find_refused("half_cauchy")
     True
     >>> find_refused("normal")
     """
-    plain = "".join(filter(str.isalnum, name.lower()))
+    spelling = plain(name)
     for prefix, why in _PREFIXES.items():
-        if plain.startswith(prefix) and plain not in _REFUSED:
+        if spelling.startswith(prefix) and spelling not in _REFUSED:
             return why
-    return _REFUSED.get(plain)
+    return _REFUSED.get(spelling)

@@ -6,48 +6,49 @@ from functools import cached_property
 
 import numpy as np
 
-from lockquack.fitting.base import Mask, Problem, flattest
+from lockquack.fitting.convex import ConvexProblem
 from lockquack.jets import Array
+from lockquack.operators.locking import Locking
 from lockquack.solvers.base import Solution
+from lockquack.solvers.nonnegative_qp import nonnegative_qp
 from lockquack.solvers.simplex_qp import simplex_qp
 
 #: Bound on the numbers that bootstrapping holds at once beside its input.
 _NUMBERS_AT_ONCE = 2**22
 
 
-class LockingHyvarinen(Problem):
+class LockingHyvarinen(ConvexProblem):
     r"""Locking weights by the Hyvärinen score.
 
     The pooled gradient and curvature are linear in the weights, so minus the total score is
 
-    .. math::
+    .. math:: w' Q w + 2 c' w, \qquad Q = \sum_{ij} G_{ij} G_{ij}', \quad c = \sum_{ij} C_{ij},
 
-        w' Q w + 2 c' w, \qquad Q = \sum_{ij} s_j^2\, G_{ij} G_{ij}', \quad
-        c = \sum_{ij} s_j^2\, C_{ij},
-
-    with :math:`G_{ij}` and :math:`C_{ij}` the K models' gradients and curvatures.
+    with :math:`G_{ij}` and :math:`C_{ij}` the K models' gradients and curvatures in units of the
+    outcome.
     """
+
+    kind = "quadratic programme, certified"
 
     @cached_property
     def _features(self) -> tuple[Array, Array]:
-        """Gradients and curvatures in units of the outcome, (n, d, K)."""
-        return (
-            np.moveaxis(self.jets.grad * self.unit, 0, -1),
-            np.moveaxis(self.jets.curv * self.unit**2, 0, -1),
-        )
+        """Gradients and curvatures, (n, d, K)."""
+        jets = self.evidence.jets
+        return np.moveaxis(jets.grad, 0, -1), np.moveaxis(jets.curv, 0, -1)
 
     @cached_property
-    def _quadratic(self) -> tuple[Array, Array]:
+    def quadratic(self) -> tuple[Array, Array]:
+        """Q and c."""
         grad, curv = self._features
         flat = grad.reshape(-1, grad.shape[-1])
         return flat.T @ flat, curv.sum(axis=(0, 1))
 
     def solve(self) -> Solution:
         """Fit the weights, every observation counting once."""
-        return simplex_qp(*self._quadratic, self.concentration - 1.0)
+        return self._solve(*self.quadratic)
 
-    def resolve(self, counts: Array) -> Solution:
-        """Fit the weights again for many countings u of the observations, (replicate, n)."""
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Fit again for many countings u of the observations, (replicate, n) → (replicate, K)."""
         grad, curv = self._features
         K = grad.shape[-1]
         row, column = np.triu_indices(K)
@@ -61,22 +62,34 @@ class LockingHyvarinen(Problem):
         Q = np.empty((len(counts), K, K))
         Q[:, row, column] = upper
         Q[:, column, row] = upper
-        return simplex_qp(Q, counts @ curv.sum(axis=1), self.concentration - 1.0)
+        return self._solve(Q, counts @ curv.sum(axis=1)).x
 
-    def slopes(self, weights: Array) -> Array:
-        """Slopes of minus the total score in the weights."""
-        Q, c = self._quadratic
+    def objective(self, x: Array, counts: Array | None = None) -> float:
+        """Minus the total score and log prior."""
+        if counts is not None:
+            return super().objective(x, counts)
+        Q, c = self.quadratic
+        return float(x @ Q @ x + 2 * c @ x) - self.space.log_prior(x)
+
+    def weight_slopes(self, weights: Array) -> Array:
+        """Slopes of minus the total score in the weights, (K,)."""
+        Q, c = self.quadratic
         return 2.0 * (Q @ weights + c)
+
+    def bend(self, weights: Array) -> Array:
+        """Half the Hessian of minus the total score in the weights, (K, K)."""
+        return self.quadratic[0]
 
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
         """Range of the total score at ``weights + t · direction`` for t from first to last."""
-        slope = direction @ self.slopes(weights)
-        bend = direction @ self._quadratic[0] @ direction
+        slope = direction @ self.weight_slopes(weights)
+        bend = direction @ self.quadratic[0] @ direction
         places = np.array([first, last])
         if bend > 0:
             places = np.append(places, np.clip(-slope / (2.0 * bend), first, last))
         return float(np.ptp(places * slope + places**2 * bend))
 
-    def flat_directions(self, weights: Array, face: Mask) -> Array:
-        """Directions among the models of a face, (m, K), in which the score bends least."""
-        return flattest(self._quadratic[0], face)
+    def _solve(self, Q: Array, c: Array) -> Solution:
+        assert isinstance(self.operator, Locking)
+        solver = simplex_qp if self.operator.on_simplex else nonnegative_qp
+        return solver(Q, c, self.concentration - 1.0)

@@ -3,27 +3,149 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from lockquack.jets import Array, Jet
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.evidence import Nodes
+from lockquack.jets import Array, Jet, softmax
+from lockquack.operators.space import Space
+
+Mask = NDArray[np.bool_]
 
 
 class Operator(ABC):
-    """A way to combine K predictive densities into one, given K weights."""
+    """A way to combine K predictive densities into one, given its parameters.
+
+    The parameters are a flat vector x, laid out as :meth:`space` says. Where there are weights
+    of the models, they come first.
+    """
 
     name: ClassVar[str]
     #: Whether the derivatives of the pool depend on the members' densities, not only on theirs.
-    needs_density: ClassVar[bool]
+    needs_density: bool
     #: Whether the pool of densities is itself a density, without a normaliser.
-    normalised: ClassVar[bool]
+    normalised: bool
+    #: Whether the pool is zero wherever one of its members with weight is.
+    vanishes_with_any: bool = False
+    #: Whether every pool of densities has a normaliser, whatever the parameters.
+    always_integrable: bool = True
+    #: Whether the Hyvärinen score hardly sees the proportions of well separated modes.
+    mixes: bool = False
 
     @abstractmethod
-    def pool(self, jets: Jet, weights: Array) -> Jet:
-        """Pool jets stacked over models, (K, n) and (K, n, d), into one jet, not normalised."""
+    def space(self, concentration: Array) -> Space:
+        """Lay out the parameters for K models whose Dirichlet prior has these concentrations."""
 
     @abstractmethod
-    def pool_density(self, logp: Array, weights: Array) -> Array:
+    def pool(self, jets: Jet, x: Array) -> Jet:
+        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
+
+    @abstractmethod
+    def tangents(self, jets: Jet, x: Array) -> Jet:
+        """Differentiate :meth:`pool` in the parameters, which are then the first axis.
+
+        As :class:`~lockquack.operators.space.Block` has it: in the logarithms of parameters that
+        must be positive.
+        """
+
+    @abstractmethod
+    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
+        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
+
+    def weights(self, x: Array, K: int) -> Array:
+        """Share of each model in the pool, (K,)."""
+        return x[:K]
+
+    def parameters(self, x: Array, K: int) -> dict[str, Array]:
+        """Parameters besides the weights, by name; those of length K belong to the models."""
+        return {}
+
+    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
+        """Return what is left for some of the models, where the others have no weight."""
+        return self, x[keep]
+
+    def bind(self, names: tuple[str, ...]) -> Operator:
+        """Return the operator for models of these names, where it speaks of models by name."""
+        return self
+
+    def without_zeros(self) -> Operator:
+        """Return the operator confined to pools without zeros inside the support."""
+        return self
+
+    def pool_density(self, logp: Array, x: Array) -> Array:
         """Pool log densities stacked over models, (K, ...), into one, not normalised."""
+        return self.pool(_bare(logp), x).logp
+
+    def density_tangents(self, logp: Array, x: Array) -> Array:
+        """Differentiate :meth:`pool_density` in the parameters, (P, ...)."""
+        return self.tangents(_bare(logp), x).logp
+
+    def normaliser(self, nodes: Nodes) -> Normaliser:
+        """Prepare the normalising of pools of the densities at some nodes."""
+        return SumOverNodes(self, nodes)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with, as JSON can hold it."""
+        return {}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Operator:
+        """Make it again from its options."""
+        return cls(**options)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        listed = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{type(self).__name__}({listed})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+class Normaliser(ABC):
+    """The normaliser of a pool at each observation, as a function of the parameters."""
+
+    @abstractmethod
+    def log_norm(self, x: Array) -> Array:
+        """Log of the integral of the pool, (n,)."""
+
+    @abstractmethod
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        """Return the same, and its derivatives in the parameters, (P, n)."""
+
+
+class SumOverNodes(Normaliser):
+    """A normaliser as the sum over quadrature nodes, or over all outcomes of a discrete one."""
+
+    def __init__(self, operator: Operator, nodes: Nodes) -> None:
+        self.operator, self.nodes = operator, nodes
+
+    def log_norm(self, x: Array) -> Array:
+        """Log of the integral of the pool, (n,)."""
+        return np.asarray(self._shares(x)[1])
+
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        """Return the same, and its derivatives in the parameters, (P, n)."""
+        share, log_norm = self._shares(x)
+        with np.errstate(invalid="ignore"):
+            slopes = self.operator.density_tangents(self.nodes.logp, x)
+        # Where the pool is zero, so is its share, whatever its logarithm does.
+        slopes = np.where(share > 0, slopes, 0.0)
+        return log_norm, np.einsum("mn,pmn->pn", share, slopes)
+
+    def _shares(self, x: Array) -> tuple[Array, Array]:
+        """Share of each node in the integral, (m, n), and the log of the integral."""
+        logq = self.operator.pool_density(self.nodes.logp, x)
+        return softmax(logq + self.nodes.log_measure)
+
+
+def _bare(logp: Array) -> Jet:
+    """Return a jet without derivatives: one of no components."""
+    nothing = np.empty((*logp.shape, 0))
+    return Jet(logp, nothing, nothing)

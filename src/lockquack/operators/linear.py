@@ -29,4 +29,5 @@ class Linear(PowerPool):
     name = "linear"
     needs_density = True
     normalised = True
+    mixes = True
     power = 1.0

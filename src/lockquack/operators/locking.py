@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+from lockquack.errors import unknown_name
+from lockquack.jets import Array, Jet, log_linear_pool
 from lockquack.operators.power import PowerPool
+from lockquack.operators.space import Positive, Space
 
 
 class Locking(PowerPool):
@@ -13,6 +18,15 @@ class Locking(PowerPool):
     The pool of log-concave densities is log-concave, so it has one mode where a mixture can
     have several, and it lies between the extreme modes of its members. It does not hold for
     heavy tails: the equal pool of two Cauchy densities at ±5 has modes at ±4.9.
+
+    Parameters
+    ----------
+    weights
+        ``"simplex"``, or ``"nonnegative"`` to free their sum. A sum above one makes the pool
+        narrower than its members, one below makes it wider, so that even a single model is
+        recalibrated. The result then depends on the scale of the outcome: it does not commute
+        with y → log y. A small sum of heavy-tailed densities may have no normaliser, which the
+        Hyvärinen score does not notice; it is checked where the models can be evaluated.
 
     Examples
     --------
@@ -29,4 +43,43 @@ class Locking(PowerPool):
     name = "locking"
     needs_density = False
     normalised = False
+    vanishes_with_any = True
     power = 0.0
+
+    def __init__(self, weights: Literal["simplex", "nonnegative"] = "simplex") -> None:
+        if weights not in ("simplex", "nonnegative"):
+            raise unknown_name("kind of weights", weights, ("simplex", "nonnegative"))
+        self.kind = weights
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with, as JSON can hold it."""
+        return {} if self.on_simplex else {"weights": self.kind}
+
+    @property
+    def always_integrable(self) -> bool:  # type: ignore[override]
+        """Whether every pool has a normaliser: on the simplex it is below the mixture."""
+        return self.on_simplex
+
+    @property
+    def on_simplex(self) -> bool:
+        """Whether the weights sum to one."""
+        return self.kind == "simplex"
+
+    def space(self, concentration: Array) -> Space:
+        """Weights on the simplex, or not negative."""
+        if self.on_simplex:
+            return super().space(concentration)
+        return Space((Positive("weights", concentration.size, concentration),))
+
+    def pool(self, jets: Jet, x: Array) -> Jet:
+        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
+        return log_linear_pool(jets, x)
+
+    def tangents(self, jets: Jet, x: Array) -> Jet:
+        """Differentiate the pool in the logarithms of the weights."""
+        return jets.times(x.reshape(-1, *[1] * (jets.logp.ndim - 1)))
+
+    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
+        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
+        return tangent.times(x[member])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar
 
 import numpy as np
 
-from lockquack.jets import Array, Jet, pool_densities, power_pool
+from lockquack.jets import Array, Jet, power_pool, power_pool_derivatives, push_through_pool
 from lockquack.operators.base import Operator
+from lockquack.operators.space import Simplex, Space
 
 
 class PowerPool(Operator, ABC):
@@ -17,18 +17,27 @@ class PowerPool(Operator, ABC):
     .. math:: q(y)^p \propto \sum_k w_k \pi_k(y)^p
     """
 
-    power: ClassVar[float]
+    power: float
 
-    def pool(self, jets: Jet, weights: Array) -> Jet:
-        """Pool jets stacked over models, (K, n) and (K, n, d), into one jet, not normalised."""
-        return power_pool(jets, _log(weights, jets.logp.ndim), self.power)
+    def space(self, concentration: Array) -> Space:
+        """Weights on the simplex."""
+        return Space((Simplex("weights", concentration.size, concentration),))
 
-    def pool_density(self, logp: Array, weights: Array) -> Array:
-        """Pool log densities stacked over models, (K, ...), into one, not normalised."""
-        return pool_densities(logp, _log(weights, logp.ndim), self.power)[1]
+    def pool(self, jets: Jet, x: Array) -> Jet:
+        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
+        return power_pool(jets, log_column(x, jets.logp.ndim), self.power)
+
+    def tangents(self, jets: Jet, x: Array) -> Jet:
+        """Differentiate the pool in the logarithms of the weights."""
+        log_coef = log_column(x, jets.logp.ndim)
+        return power_pool_derivatives(jets, log_coef, self.power).by_log_coef
+
+    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
+        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
+        return push_through_pool(jets, log_column(x, jets.logp.ndim), self.power, member, tangent)
 
 
-def _log(weights: Array, ndim: int) -> Array:
+def log_column(weights: Array, ndim: int) -> Array:
     """Logarithms of K weights, −inf for zeros, shaped for the first of ``ndim`` axes."""
     with np.errstate(divide="ignore"):
         return np.log(weights).reshape(-1, *[1] * (ndim - 1))

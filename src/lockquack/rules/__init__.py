@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from lockquack.registry import resolve
-from lockquack.rules.base import Rule
+from lockquack.rules.base import Pooled, Rule
 from lockquack.rules.hyvarinen import Hyvarinen
 from lockquack.rules.log_score import LogScore
+from lockquack.rules.pairwise import PairwiseScore
 
-RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Hyvarinen, LogScore)}
+RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Hyvarinen, LogScore, PairwiseScore)}
 
 
 def get_rule(rule: Rule | type[Rule] | str) -> Rule:
@@ -15,4 +16,4 @@ def get_rule(rule: Rule | type[Rule] | str) -> Rule:
     return resolve("rule", rule, Rule, RULES)  # type: ignore[type-abstract]
 
 
-__all__ = ["RULES", "Hyvarinen", "LogScore", "Rule", "get_rule"]
+__all__ = ["RULES", "Hyvarinen", "LogScore", "PairwiseScore", "Pooled", "Rule", "get_rule"]

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from lockquack.collapse import Collapsed
+from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet
+from lockquack.predictive import Predictive
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A pool at n observations, or its derivatives with the parameters along a first axis."""
+
+    jet: Jet
+    log_norm: Array  # (..., n): log of the pool's integral; zeros where it needs none
+    neighbours: Array | None = None  # (..., neighbour, n): its log density beside the outcome
 
 
 class Rule(ABC):
@@ -17,30 +31,48 @@ class Rule(ABC):
     #: Its name in a sentence.
     label: ClassVar[str]
     #: Whether it needs the normalised density, or any multiple of it will do.
-    needs_normaliser: ClassVar[bool]
+    needs_normaliser: ClassVar[bool] = False
     #: Whether it needs derivatives in the outcome.
-    needs_derivatives: ClassVar[bool]
+    needs_derivatives: ClassVar[bool] = False
     #: Whether it needs the value of the density itself.
-    needs_density: ClassVar[bool]
+    needs_density: ClassVar[bool] = False
+    #: Whether it needs the density at neighbouring outcomes, so discrete ones.
+    needs_neighbours: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def options(self) -> dict[str, Any]:
         """What it was made with, as JSON can hold it."""
+        return {}
 
     @classmethod
-    @abstractmethod
     def from_options(cls, options: Mapping[str, Any]) -> Rule:
         """Make it again from its options."""
+        return cls(**options)
 
-    @abstractmethod
     def unit(self, y: Array) -> Array:
         """Units of the outcome, one per component, from outcomes of shape (n, d)."""
+        return np.ones(y.shape[1])
+
+    def view(self, model: Predictive) -> Predictive:
+        """Return the model as the rule looks at it."""
+        return model
+
+    def bears(self, edge: Edge) -> bool:
+        """Whether the rule is proper for a density that ends like this."""
+        return True
+
+    def has_variance(self, edge: Edge) -> bool:
+        """Whether its score has a variance near such an edge."""
+        return True
 
     @abstractmethod
-    def score(self, jet: Jet, unit: Array) -> Array:
-        """Score each observation: jets of shape (..., n) and (..., n, d) give (..., n)."""
+    def score(self, pooled: Pooled) -> Array:
+        """Score each observation, (n,)."""
+
+    @abstractmethod
+    def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
+        """Slopes of the scores in the parameters, (P, n)."""
 
     @abstractmethod
     def mcse(self, collapsed: Collapsed, unit: Array) -> float:
-        """Monte Carlo standard error of the total score of a model."""
+        """Monte Carlo standard error of the total score of a model; NaN where it is not known."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lockquack.collapse import Collapsed
-from lockquack.errors import ScaleError
-from lockquack.jets import Array, Jet
+from lockquack.errors import ParameterError, ScaleError
+from lockquack.families.base import Edge
+from lockquack.jets import Array
 from lockquack.numeric import as_numeric
-from lockquack.rules.base import Rule
+from lockquack.observations import require_inside
+from lockquack.predictive import Predictive
+from lockquack.rules.base import Pooled, Rule
+from lockquack.stretched import Stretched
+from lockquack.transforms import Logit, Transform, get_transform
 
 
 @dataclass(frozen=True)
@@ -29,11 +34,25 @@ class Hyvarinen(Rule):
     Do not trust it where densities are not smooth or do not vanish at an edge of their support,
     nor to choose between well separated modes: it only sees the shape near each observation.
 
+    Positive and bounded outcomes whose densities do not vanish at the edge (exponential,
+    half-normal, gamma with a shape up to 2, beta) need the weighted score
+
+    .. math:: -\sum_j s_j^2 \bigl(2 h'\, \partial_j \log q + 2 h\, \partial_{jj} \log q
+        + h\, (\partial_j \log q)^2\bigr),
+
+    with a weight h that vanishes there. A transform z = t(y) gives :math:`h = (dy/dz)^2`; up to a
+    constant it is the score of the density of z.
+
     Parameters
     ----------
     scale
-        The unit of the outcome, one number or one per component. None: the standard deviation
-        of the observed outcomes.
+        The unit of the outcome, one number or one per component; with a transform, of the
+        transformed outcome. None: the standard deviation of what was observed.
+    transform
+        None for the plain score; ``"log"`` for positive outcomes (h = y²), ``"logit"`` for
+        those between two bounds, or another transform of :func:`from_family`.
+    bounds
+        The bounds for ``"logit"``, (0, 1) by default.
 
     References
     ----------
@@ -41,33 +60,42 @@ class Hyvarinen(Rule):
     """
 
     scale: ArrayLike | None = None
+    transform: str | None = None
+    bounds: tuple[float, float] | None = None
 
     name = "hyvarinen"
     label = "Hyvärinen"
-    needs_normaliser = False
     needs_derivatives = True
-    needs_density = False
 
     def __post_init__(self) -> None:
         if self.scale is not None:
             object.__setattr__(self, "scale", _plain(self.scale))
+        if self.transform is None and self.bounds is None:
+            return
+        if not isinstance(self.transform, str | None):
+            raise ParameterError(f"transform must be a name or None; got {self.transform!r}.")
+        if self.bounds is not None:
+            object.__setattr__(self, "bounds", _plain_bounds(self.bounds, self.transform))
+        get_transform(str(self.transform))
 
     @property
     def options(self) -> dict[str, Any]:
         """What it was made with, as JSON can hold it."""
-        return {"scale": self.scale}
+        return {"scale": self.scale, "transform": self.transform, "bounds": self.bounds}
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Hyvarinen:
-        """Make it again from its options."""
-        return cls(options["scale"])
+    @cached_property
+    def _change(self) -> Transform | None:
+        if self.transform is None:
+            return None
+        return get_transform(self.transform) if self.bounds is None else Logit(*self.bounds)
 
     def unit(self, y: Array) -> Array:
         """Units of the outcome, one per component, from outcomes of shape (n, d)."""
         n, d = y.shape
         if self.scale is not None:
             return _given_unit(self.scale, d)
-        spread = y.std(axis=0, ddof=1) if n > 1 else np.zeros(d)
+        z = y if self._change is None else self._change.forward(y)
+        spread = z.std(axis=0, ddof=1) if n > 1 else np.zeros(d)
         if not (spread > 0).all():
             raise ScaleError(
                 f"The outcome does not vary (standard deviation {spread.tolist()} over {n} "
@@ -75,13 +103,45 @@ class Hyvarinen(Rule):
             )
         return np.asarray(spread)
 
-    def score(self, jet: Jet, unit: Array) -> Array:
-        """Score each observation: jets of shape (..., n) and (..., n, d) give (..., n)."""
-        return np.asarray(-(2.0 * jet.curv + jet.grad**2) @ np.square(unit))
+    def view(self, model: Predictive) -> Predictive:
+        """Return the model as the rule looks at it: through the weight, if there is one."""
+        if self._change is None:
+            return model
+        observations, domain = model.observations, self._change.domain
+        require_inside(f"transform {self.transform!r}", observations.values, domain, observations)
+        return Stretched.of(model, self._change)
+
+    def bears(self, edge: Edge) -> bool:
+        """Whether q h ∂ log q vanishes at such an edge: h goes like distance² where z ends."""
+        return edge.vanishes or (self._weighs(edge) and edge.order > -1)
+
+    def has_variance(self, edge: Edge) -> bool:
+        """Whether the score has a variance near such an edge."""
+        return np.isinf(edge.at) or edge.order > 3 or self._weighs(edge)
+
+    def _weighs(self, edge: Edge) -> bool:
+        return self._change is not None and edge.at in self._change.domain
+
+    def score(self, pooled: Pooled) -> Array:
+        """Score each observation, (n,), from jets in units of the outcome."""
+        return -(2.0 * pooled.jet.curv + pooled.jet.grad**2).sum(axis=-1)
+
+    def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
+        """Slopes of the scores in the parameters, (P, n)."""
+        return -2.0 * (tangent.jet.curv + pooled.jet.grad * tangent.jet.grad).sum(axis=-1)
 
     def mcse(self, collapsed: Collapsed, unit: Array) -> float:
         """Monte Carlo standard error of the total score of a model."""
         return collapsed.mcse(unit)
+
+
+def _plain_bounds(bounds: Any, transform: str | None) -> tuple[float, float]:
+    ends = as_numeric("bounds", bounds, ParameterError)
+    if transform != "logit":
+        raise ParameterError(f"bounds belong to transform='logit'; got transform={transform!r}.")
+    if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
+        raise ParameterError(f"bounds must be two numbers, the lower first; got {bounds!r}.")
+    return float(ends[0]), float(ends[1])
 
 
 def _plain(scale: Any) -> float | tuple[float, ...]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from lockquack.collapse import Collapsed
-from lockquack.jets import Array, Jet
-from lockquack.rules.base import Rule
+from lockquack.jets import Array
+from lockquack.rules.base import Pooled, Rule
 
 
 @dataclass(frozen=True)
 class LogScore(Rule):
     r"""Logarithmic score of a normalised density, larger is better.
 
-    .. math:: \log q(y)
+    .. math:: \log q(y) = \log \tilde q(y) - \log \int \tilde q(z) \, dz
 
     Its total over leave-one-out predictions is the expected log predictive density, elpd.
+    Mixtures need no integral. For other pools it is a quadrature for each observation (scalar
+    outcomes), a sum over all outcomes (discrete ones), or a closed form in the overlaps of the
+    models (superposition); the models must be able to give their density anywhere.
+
     Leave-one-out densities come from Pareto-smoothed importance sampling; where Pareto k̂ is
     high they are unreliable, and a note says so.
 
@@ -32,26 +32,15 @@ class LogScore(Rule):
     name = "log"
     label = "log"
     needs_normaliser = True
-    needs_derivatives = False
     needs_density = True
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
-        return {}
+    def score(self, pooled: Pooled) -> Array:
+        """Score each observation, (n,)."""
+        return pooled.jet.logp - pooled.log_norm
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> LogScore:
-        """Make it again from its options."""
-        return cls(**options)
-
-    def unit(self, y: Array) -> Array:
-        """Units of the outcome, which do not matter: all 1."""
-        return np.ones(y.shape[1])
-
-    def score(self, jet: Jet, unit: Array) -> Array:
-        """Score each observation: jets of shape (..., n) give (..., n)."""
-        return jet.logp
+    def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
+        """Slopes of the scores in the parameters, (P, n)."""
+        return tangent.jet.logp - tangent.log_norm
 
     def mcse(self, collapsed: Collapsed, unit: Array) -> float:
         """Monte Carlo standard error of the total score of a model."""

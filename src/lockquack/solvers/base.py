@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,11 @@ class Solution:
         How many steps the solver took.
     status
         In words, what made the solver stop.
+    starts
+        For a problem that is not convex, how many starts agree on the solution and how many
+        there were. Then the gap is not known (NaN).
+    stationarity
+        For such a problem, the largest slope that is left, in units of the scale.
 
     Examples
     --------
@@ -54,6 +59,8 @@ class Solution:
     converged: NDArray[np.bool_]
     iterations: NDArray[np.int_]
     status: NDArray[np.str_]
+    starts: tuple[int, int] | None = field(default=None, kw_only=True)
+    stationarity: float = field(default=float("nan"), kw_only=True)
 
     @property
     def relative_gap(self) -> Array:

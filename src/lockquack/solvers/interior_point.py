@@ -1,4 +1,4 @@
-r"""Primal-dual interior point steps on the simplex, for batches of problems.
+r"""Primal-dual interior point steps on the simplex, or the orthant, for batches of problems.
 
 The quadratic programme
 
@@ -6,16 +6,19 @@ The quadratic programme
 
 is what a Newton step of any smooth problem on the simplex looks like. This module has its
 optimality conditions, its steps and its certificate; the solvers beside it decide where to take
-the steps and when to stop.
+the steps and when to stop. Without the constraint on the sum, its multiplier is zero and the
+steps are the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array
 
 Mask = NDArray[np.bool_]
@@ -42,6 +45,31 @@ FACE_STEPS = 6
 _SAME = 1e-14
 
 
+def validated(quad: ArrayLike, linear: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array, Array]:
+    """Return Q, c and alpha as finite float arrays, as views broadcast to one batch."""
+    Q, c, a = (np.asarray(value, dtype=np.float64) for value in (quad, linear, alpha))
+    if Q.ndim < 2 or c.ndim < 1 or not Q.shape[-2] == Q.shape[-1] == c.shape[-1] > 0:
+        raise ShapeError(f"Q has shape {Q.shape} and c {c.shape}: want (..., K, K) and (..., K).")
+    try:
+        shape = np.broadcast_shapes(Q.shape[:-1], c.shape, a.shape)
+    except ValueError:
+        shape = ()
+    if shape[-1:] != c.shape[-1:]:
+        raise ShapeError(f"Shapes {Q.shape}, {c.shape} and alpha's {a.shape} do not fit together.")
+    for name, value in (("Q", Q), ("c", c), ("alpha", a)):
+        if not np.isfinite(value).all():
+            raise NonFiniteError(f"{name} has NaN or infinite entries.")
+    if (a < 0).any():
+        raise ParameterError("alpha is negative: a prior concentration below one has no minimum.")
+    if (np.diagonal(Q, axis1=-2, axis2=-1) < 0).any():
+        raise ParameterError("Q has a negative diagonal entry: it is not positive semidefinite.")
+    return (
+        np.broadcast_to(Q, (*shape, shape[-1])),
+        np.broadcast_to(c, shape),
+        np.broadcast_to(a, shape),
+    )
+
+
 @dataclass(frozen=True)
 class Quadratic:
     """A batch of problems with one leading axis."""
@@ -50,9 +78,12 @@ class Quadratic:
     c: Array  # (B, K)
     alpha: Array  # (B, K)
 
-    def take(self, keep: Mask | Index) -> Quadratic:
+    #: Whether the weights sum to one.
+    fixed_sum: ClassVar[bool] = True
+
+    def take(self, keep: Mask | Index) -> Self:
         """Keep some problems of the batch."""
-        return Quadratic(self.Q[keep], self.c[keep], self.alpha[keep])
+        return type(self)(self.Q[keep], self.c[keep], self.alpha[keep])
 
     def gradient(self, w: Array) -> Array:
         """Return 2(Qw + c), the gradient without the prior."""
@@ -71,7 +102,7 @@ class Quadratic:
     def gap(self, w: Array) -> Array:
         """Return the duality gap at the best multiplier; see :func:`simplex_qp`."""
         s = self.dual_slack(self.gradient(w))
-        return np.asarray(_gap_terms(s * w, self.alpha).sum(axis=-1))
+        return np.asarray(gap_terms(s * w, self.alpha).sum(axis=-1))
 
     def dual_slack(self, h: Array) -> Array:
         r"""Return :math:`s = h - \lambda` at the root of :math:`\sum_k \alpha_k / s_k = 1`.
@@ -98,7 +129,7 @@ class Quadratic:
         return self.alpha * np.log(np.where(self.alpha > 0, w, 1.0))
 
 
-def _gap_terms(product: Array, alpha: Array) -> Array:
+def gap_terms(product: Array, alpha: Array) -> Array:
     """Return alpha φ(product / alpha), φ(t) = t − 1 − log t, and the product where alpha = 0."""
     d = (product - alpha) / np.where(alpha > 0, alpha, 1.0)
     near = np.abs(d) < 1e-3
@@ -137,7 +168,8 @@ class Best:
 
     def update(self, rows: Index, w: Array, gap: Array, scale: Array) -> None:
         """Take weights whose gap is smaller, and count the steps since it last fell by half."""
-        progress = gap < self.gap[rows] / 2
+        # Until there is a bound, nothing is known about the progress.
+        progress = (gap < self.gap[rows] / 2) | np.isposinf(gap)
         self.stale[rows] = np.where(progress, 0, self.stale[rows] + 1)
         better = gap < self.gap[rows]
         at = rows[better]
@@ -170,12 +202,9 @@ class State:
         return State(self.w[keep], self.z[keep], self.lam[keep])
 
     def moved(self, step: State, length: Array) -> State:
-        """Go along a step, and let the weights sum to one exactly."""
-        w = self.w + length * step.w
+        """Go along a step."""
         return State(
-            w / w.sum(axis=-1, keepdims=True),
-            self.z + length * step.z,
-            self.lam + length * step.lam,
+            self.w + length * step.w, self.z + length * step.z, self.lam + length * step.lam
         )
 
 
@@ -212,8 +241,26 @@ def predictor_corrector(problem: Quadratic, state: State) -> State:
     # The products must not be sent to the boundary that the prior keeps them away from.
     corrector = step(np.maximum(centre - length**2 * predictor.w * predictor.z, centre / 10))
     after = state.moved(corrector, _step_length(state, corrector, _INSIDE))
+    # The sum is one to rounding; let it be one exactly.
+    w = after.w / after.w.sum(axis=-1, keepdims=True) if problem.fixed_sum else after.w
     # A multiplier far below alpha / w would hide the curvature of the prior from the next step.
-    return State(after.w, np.maximum(after.z, _FLOOR * problem.alpha / after.w), after.lam)
+    return State(w, np.maximum(after.z, _FLOOR * problem.alpha / w), after.lam)
+
+
+def follow_path(problem: Quadratic, state: State, tol: float, max_iter: int) -> Best:
+    """Follow the central path of every problem until its gap stops falling."""
+    best = Best.start(state.w, problem.scale(state.w))
+    live = np.arange(len(state.w))
+    for iteration in range(max_iter + 1):
+        best.update(live, state.w, problem.gap(state.w), problem.scale(state.w))
+        best.iterations[live] = iteration
+        keep = ~best.finished(live, tol) & np.isfinite(state.w).all(axis=-1)
+        if iteration == max_iter or not keep.any():
+            break
+        if not keep.all():
+            live, problem, state = live[keep], problem.take(keep), state.take(keep)
+        state = predictor_corrector(problem, state)
+    return best
 
 
 def _step_length(state: State, step: State, inside: float) -> Array:
@@ -242,7 +289,10 @@ class _Newton:
 
 
 def _newton_matrix(problem: Quadratic, curvature: Array, free: Mask | None = None) -> _Newton:
-    """Build [2Q + diag(curvature), 1; 1', 0]; weights that are not free get no step."""
+    """Build [2Q + diag(curvature), 1; 1', 0]; weights that are not free get no step.
+
+    Where the sum of the weights is not fixed, the border is that of the identity.
+    """
     (B, K), Q = curvature.shape, problem.Q
     diagonal = 2 * np.diagonal(Q, axis1=-2, axis2=-1) + curvature
     floor = 1e-30 * diagonal.max(axis=-1, keepdims=True)
@@ -252,7 +302,10 @@ def _newton_matrix(problem: Quadratic, curvature: Array, free: Mask | None = Non
     border = 1 / root.max(axis=-1, keepdims=True)
     matrix = np.zeros((B, K + 1, K + 1))
     matrix[:, :K, :K] = 2 * Q * root[:, :, None] * root[:, None, :]
-    matrix[:, :K, K] = matrix[:, K, :K] = root * border
+    if problem.fixed_sum:
+        matrix[:, :K, K] = matrix[:, K, :K] = root * border
+    else:
+        matrix[:, K, K] = 1.0
     at = np.arange(K)
     matrix[:, at, at] += curvature * root**2
     matrix[:, at, at] += np.where(problem.alpha > 0, _PROXIMAL_PRIOR, _PROXIMAL)

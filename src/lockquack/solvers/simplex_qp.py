@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array, Solution
 from lockquack.solvers.interior_point import (
     FACE_STEPS,
@@ -24,8 +23,9 @@ from lockquack.solvers.interior_point import (
     Quadratic,
     equalised,
     face_step,
-    predictor_corrector,
+    follow_path,
     start_at,
+    validated,
 )
 
 #: Matrix entries worked on at once, to keep the temporaries of a large batch in cache.
@@ -109,35 +109,10 @@ def simplex_qp(
     >>> simplex_qp([[1.0, 0], [0, 1]], [[0.0, 0], [0, 1]], alpha=0.0).x.round(12).tolist()
     [[0.5, 0.5], [1.0, 0.0]]
     """
-    Q, c, a = _validated(quad, linear, alpha)
+    Q, c, a = validated(quad, linear, alpha)
     batch, K = c.shape[:-1], c.shape[-1]
     parts = [_solve(Q[at], c[at], a[at], tol, max_iter) for at in _chunks(batch, K)]
     return Solution(*(_join(columns, batch) for columns in zip(*parts, strict=True)))
-
-
-def _validated(quad: ArrayLike, linear: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return Q, c and alpha as finite float arrays, as views broadcast to one batch."""
-    Q, c, a = (np.asarray(value, dtype=np.float64) for value in (quad, linear, alpha))
-    if Q.ndim < 2 or c.ndim < 1 or not Q.shape[-2] == Q.shape[-1] == c.shape[-1] > 0:
-        raise ShapeError(f"Q has shape {Q.shape} and c {c.shape}: want (..., K, K) and (..., K).")
-    try:
-        shape = np.broadcast_shapes(Q.shape[:-1], c.shape, a.shape)
-    except ValueError:
-        shape = ()
-    if shape[-1:] != c.shape[-1:]:
-        raise ShapeError(f"Shapes {Q.shape}, {c.shape} and alpha's {a.shape} do not fit together.")
-    for name, value in (("Q", Q), ("c", c), ("alpha", a)):
-        if not np.isfinite(value).all():
-            raise NonFiniteError(f"{name} has NaN or infinite entries.")
-    if (a < 0).any():
-        raise ParameterError("alpha is negative: a prior concentration below one has no minimum.")
-    if (np.diagonal(Q, axis1=-2, axis2=-1) < 0).any():
-        raise ParameterError("Q has a negative diagonal entry: it is not positive semidefinite.")
-    return (
-        np.broadcast_to(Q, (*shape, shape[-1])),
-        np.broadcast_to(c, shape),
-        np.broadcast_to(a, shape),
-    )
 
 
 def _chunks(batch: tuple[int, ...], K: int) -> Iterator[tuple[Any, ...]]:
@@ -174,7 +149,8 @@ def _solve(Q: Array, c: Array, alpha: Array, tol: float, max_iter: int) -> tuple
     """Solve a batch with one leading axis; return the fields of its Solution."""
     problem, unit = _normalised(Q, c, alpha)
     with np.errstate(all="ignore"):  # what goes wrong in one problem shows up in its gap
-        best = _interior_point(problem, tol, max_iter)
+        equal = np.full_like(c, 1 / c.shape[-1])
+        best = follow_path(problem, start_at(problem, equal), tol, max_iter)
         sparse = np.flatnonzero((alpha == 0).any(axis=-1))
         _polish(problem.take(sparse), best, sparse, tol)
         _share_equally(problem, best, tol)
@@ -186,24 +162,6 @@ def _solve(Q: Array, c: Array, alpha: Array, tol: float, max_iter: int) -> tuple
     # The bound is itself computed in float64: a smaller one would claim too much.
     gap = np.maximum(best.gap, np.finfo(np.float64).eps * best.scale)
     return best.w, objective, gap * unit, best.scale * unit, converged, best.iterations, status
-
-
-def _interior_point(problem: Quadratic, tol: float, max_iter: int) -> Best:
-    """Follow the central path of every problem until its gap stops falling."""
-    w = np.full_like(problem.c, 1 / problem.c.shape[-1])
-    state = start_at(problem, w)
-    best = Best.start(state.w, problem.scale(state.w))
-    live = np.arange(len(state.w))
-    for iteration in range(max_iter + 1):
-        best.update(live, state.w, problem.gap(state.w), problem.scale(state.w))
-        best.iterations[live] = iteration
-        keep = ~best.finished(live, tol) & np.isfinite(state.w).all(axis=-1)
-        if iteration == max_iter or not keep.any():
-            break
-        if not keep.all():
-            live, problem, state = live[keep], problem.take(keep), state.take(keep)
-        state = predictor_corrector(problem, state)
-    return best
 
 
 def _polish(problem: Quadratic, best: Best, rows: Index, tol: float) -> None:

@@ -1,0 +1,65 @@
+"""What a scoring rule looks at: the models' densities where it needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.jets import Array, Jet
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Log densities of K models at places that stand for all outcomes, at some observations."""
+
+    logp: Array  # (K, m, n)
+    log_measure: Array  # (m, n): log of what a node stands for; −inf where it is only padding
+
+    def __getitem__(self, chosen: NDArray[np.intp]) -> Nodes:
+        """Keep some observations."""
+        return Nodes(self.logp[..., chosen], self.log_measure[:, chosen])
+
+
+def join_nodes(groups: Sequence[Nodes]) -> Nodes:
+    """Put groups of observations side by side, padded to the same number of nodes."""
+    most = max(len(group.log_measure) for group in groups)
+
+    def padded(values: Array, fill: float) -> Array:
+        missing = most - values.shape[-2]
+        widths = [(0, 0)] * (values.ndim - 2) + [(0, missing), (0, 0)]
+        return np.pad(values, widths, constant_values=fill)
+
+    return Nodes(
+        np.concatenate([padded(group.logp, 0.0) for group in groups], axis=-1),
+        np.concatenate([padded(group.log_measure, -np.inf) for group in groups], axis=-1),
+    )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The models' predictions at each of n observations, as a rule needs them."""
+
+    jets: Jet  # (K, n) and (K, n, d), at the observed outcomes, in the rule's coordinates
+    #: For rules that need a normaliser: consecutive groups of observations.
+    nodes: tuple[Nodes, ...] = ()
+    #: For rules that look at neighbouring outcomes, (K, neighbour, n): −inf where impossible.
+    neighbours: Array | None = None
+
+    @property
+    def n_models(self) -> int:
+        """Number of models."""
+        return int(self.jets.logp.shape[0])
+
+    @property
+    def n_obs(self) -> int:
+        """Number of observations."""
+        return int(self.jets.logp.shape[1])
+
+    def at(self, chosen: NDArray[np.intp]) -> Evidence:
+        """Keep some observations, by position; groups of nodes become one."""
+        nodes = tuple(join_nodes(self.nodes)[chosen] for _ in self.nodes[:1])
+        neighbours = None if self.neighbours is None else self.neighbours[..., chosen]
+        return Evidence(self.jets[:, chosen], nodes, neighbours)

@@ -1,0 +1,45 @@
+"""Inverse gamma."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import gammaln
+
+from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.jets import Array
+
+
+class InverseGamma(Family):
+    r"""Inverse gamma with shape ``alpha`` and scale ``beta``: 1/y is a gamma of rate ``beta``.
+
+    .. math:: \log p = -(\alpha+1)\log y - \beta/y + \alpha\log\beta - \log\Gamma(\alpha)
+    """
+
+    name = "inverse_gamma"
+    signatures = ({"alpha": 0, "beta": 0},)
+    positive = frozenset({"alpha", "beta"})
+    support = (0.0, np.inf)
+
+    def logp(self, y: Array, p: Parameters) -> Array:
+        alpha, beta = p["alpha"], p["beta"]
+        inner = confine(y, self.support)
+        logp = (-1.0 - alpha) * np.log(inner) - beta / inner
+        logp = logp + (alpha * np.log(beta) - gammaln(alpha))
+        return mask_outside(logp, y, self.support)
+
+    def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
+        inverse = 1.0 / confine(y, self.support)
+        pull, push = p["alpha"] + 1.0, p["beta"] * inverse
+        return (push - pull) * inverse, (pull - 2.0 * push) * (inverse * inverse)
+
+    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
+        return Edge(0.0, np.inf), Edge(np.inf, 0.0)
+
+    def location(self, p: Parameters) -> Array:
+        # Mode and the width of its peak: neither mean nor standard deviation need exist.
+        return p["beta"] / (p["alpha"] + 1.0)
+
+    def spread(self, p: Parameters) -> Array:
+        return p["beta"] / np.power(p["alpha"] + 1.0, 1.5)

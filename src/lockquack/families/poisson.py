@@ -1,0 +1,30 @@
+"""Poisson."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln
+
+from lockquack.families.base import Parameters
+from lockquack.families.discrete import DiscreteFamily
+from lockquack.jets import Array
+
+
+class Poisson(DiscreteFamily):
+    r"""Poisson with mean ``mu``.
+
+    .. math:: \log p = y\log\mu - \mu - \log y!
+    """
+
+    name = "poisson"
+    signatures = ({"mu": 0},)
+    positive = frozenset({"mu"})
+
+    def log_mass(self, y: Array, p: Parameters) -> Array:
+        return y * np.log(p["mu"]) - p["mu"] - gammaln(y + 1.0)
+
+    def location(self, p: Parameters) -> Array:
+        return p["mu"]
+
+    def spread(self, p: Parameters) -> Array:
+        return np.sqrt(p["mu"])

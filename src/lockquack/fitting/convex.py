@@ -1,0 +1,47 @@
+"""What problems have in common that are convex in weights on the simplex."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from lockquack.fitting.base import Mask, Problem
+from lockquack.jets import Array
+
+#: Places along a direction where the score is looked at.
+_PLACES = 9
+
+
+class ConvexProblem(Problem, ABC):
+    """A convex problem whose parameters are weights of the models on the simplex."""
+
+    @abstractmethod
+    def weight_slopes(self, weights: Array) -> Array:
+        """Slopes of minus the total score in the weights, (K,)."""
+
+    @abstractmethod
+    def bend(self, weights: Array) -> Array:
+        """Half the Hessian of minus the total score in the weights, (K, K)."""
+
+    def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
+        """Range of the total score at ``weights + t · direction`` for t from first to last."""
+        places = np.linspace(first, last, _PLACES)
+        # Rounding may leave a weight a hair below zero at either end.
+        points = np.maximum(weights + places[:, None] * direction, 0.0)
+        return float(np.ptp([self.scores(point).sum() for point in points]))
+
+    def flat_directions(self, weights: Array, face: Mask) -> Array:
+        """Directions among the models of a face, (m, K), in which the score bends least.
+
+        They involve the models of the face only and leave the sum of the weights as it is.
+        """
+        bend = self.bend(weights)
+        members = np.flatnonzero(face)
+        centring = np.eye(members.size) - 1.0 / members.size
+        basis = np.linalg.qr(centring)[0][:, : members.size - 1]
+        values, vectors = np.linalg.eigh(basis.T @ bend[np.ix_(members, members)] @ basis)
+        flat = values < 1e-2 * values.max(initial=0.0)
+        directions = np.zeros((int(flat.sum()), face.size))
+        directions[:, members] = (basis @ vectors[:, flat]).T
+        return directions

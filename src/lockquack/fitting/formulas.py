@@ -1,0 +1,123 @@
+"""Weights of a mixture that a formula gives, without a search."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lockquack.errors import UnsupportedError
+from lockquack.fitting.base import Problem
+from lockquack.fitting.selection import certain
+from lockquack.jets import Array, softmax
+from lockquack.solvers.base import Solution
+
+#: Bayesian bootstrap replicates behind the weights of pseudo-BMA+, as in R's loo.
+_REPLICATES = 1000
+
+
+@dataclass(frozen=True)
+class Formula(Problem, ABC):
+    """Weights by a formula; it is exact, so there is nothing to certify."""
+
+    kind = "formula"
+
+    @abstractmethod
+    def formula(self) -> Array:
+        """Weights of the models, (K,)."""
+
+    def solve(self) -> Solution:
+        """Apply the formula."""
+        x = self.formula()
+        scores = self.scores(x)
+        return certain(x, -float(scores.sum()), float(np.abs(scores).sum()))
+
+
+@dataclass(frozen=True)
+class EqualWeights(Formula):
+    """The same weight for every model."""
+
+    resamples = False
+
+    def formula(self) -> Array:
+        """Weights of the models, (K,)."""
+        return np.full(self.K, 1.0 / self.K)
+
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Refuse: the weights do not depend on the observations."""
+        raise UnsupportedError("Equal weights do not depend on the data: nothing to resample.")
+
+    def refit(self, counts: Array, x: Array) -> Array:
+        """Return the same weights."""
+        return x
+
+
+@dataclass(frozen=True)
+class PseudoBMA(Formula):
+    r"""Weights :math:`w_k \propto \exp \sum_i \log \pi_k(y_i)`."""
+
+    def formula(self) -> Array:
+        """Weights of the models, (K,)."""
+        return self.resolve(np.ones((1, self.evidence.n_obs)), np.empty(0))[0]
+
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Apply the formula to many countings of the observations, (replicate, n)."""
+        return np.asarray(softmax(counts @ self.evidence.jets.logp.T, axis=1)[0])
+
+
+@dataclass(frozen=True)
+class PseudoBMAPlus(PseudoBMA):
+    """The average of pseudo-BMA weights over Bayesian bootstrap replicates."""
+
+    random_seed: int = 0
+
+    def formula(self) -> Array:
+        """Weights of the models, (K,)."""
+        counts = bootstrap_counts(
+            np.random.default_rng(self.random_seed), _REPLICATES, self.evidence.n_obs
+        )
+        return self.resolve(counts, np.empty(0)).mean(axis=0)
+
+    def refit(self, counts: Array, x: Array) -> Array:
+        """Apply the formula to the observations that count."""
+        counted = replace(self, evidence=self.evidence.at(np.flatnonzero(counts)))
+        return counted.formula()
+
+
+@dataclass(frozen=True)
+class ModelAveraging(Formula):
+    """Posterior probabilities of the models."""
+
+    resamples = False
+    log_evidence: Array = field(default_factory=lambda: np.zeros(0))  # (K,), prior included
+
+    def formula(self) -> Array:
+        """Weights of the models, (K,)."""
+        return np.asarray(softmax(self.log_evidence)[0])
+
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Refuse: a marginal likelihood is not a sum over observations."""
+        raise UnsupportedError(
+            "Weights by marginal likelihood cannot be bootstrapped over observations: the "
+            "marginal likelihood is not a sum over them."
+        )
+
+    def refit(self, counts: Array, x: Array) -> Array:
+        """Return the same weights: the marginal likelihood is that of all observations."""
+        return x
+
+
+@dataclass(frozen=True)
+class ChoiceByEvidence(ModelAveraging):
+    """All weight on the model of the largest posterior probability."""
+
+    def formula(self) -> Array:
+        """Weights of the models, (K,)."""
+        return np.eye(self.K)[self.log_evidence.argmax()]
+
+
+def bootstrap_counts(rng: np.random.Generator, replicates: int, n_obs: int) -> Array:
+    """Draw countings of the observations, (replicate, n): n times flat Dirichlet."""
+    counts = rng.standard_exponential((replicates, n_obs))
+    return counts * (n_obs / counts.sum(axis=1, keepdims=True))

@@ -1,0 +1,122 @@
+"""Locking by rules of the density: convex, because the pool's logarithm is linear in weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from scipy.special import expit
+
+from lockquack.evidence import Nodes
+from lockquack.fitting.convex import ConvexProblem
+from lockquack.jets import Array, softmax
+from lockquack.solvers.base import Solution
+from lockquack.solvers.simplex_newton import simplex_newton
+from lockquack.solvers.simplex_qp import simplex_qp
+
+#: Newton steps of a bootstrap replicate, the first for all of them at once.
+_STEPS = 3
+
+
+class LockingDensity(ConvexProblem, ABC):
+    r"""Locking weights by a rule whose scores are concave in the log density.
+
+    Minus the score of observation i is a convex function of w with slopes :math:`s_i` and
+    Hessian :math:`H_i`.
+    """
+
+    kind = "convex, certified"
+
+    @abstractmethod
+    def expansions(self, weights: Array) -> tuple[Array, Array]:
+        """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
+
+    def solve(self) -> Solution:
+        """Fit the weights, every observation counting once."""
+        equal = np.full(self.K, 1.0 / self.K)
+        return self._newton(np.ones(self.evidence.n_obs), equal)
+
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Fit again for many countings u of the observations, (replicate, n) → (replicate, K).
+
+        Each replicate is the limit of quadratic programmes with exact slopes and the Hessian at
+        the common solution, weighted by its own counts.
+        """
+        slopes, hessians = self.expansions(x)
+        Q = np.tensordot(counts, hessians, axes=(1, 2)) / 2
+        w = np.repeat(x[None], len(counts), axis=0)
+        gradient = counts @ slopes.T
+        for step in range(_STEPS):
+            if step:
+                each = [self._slopes(at) @ u for at, u in zip(w, counts, strict=True)]
+                gradient = np.stack(each)
+            linear = gradient / 2 - np.einsum("bjk,bk->bj", Q, w)
+            w = simplex_qp(Q, linear, self.concentration - 1.0).x
+        return w
+
+    def refit(self, counts: Array, x: Array) -> Array:
+        """Fit again, exactly, for one counting of the observations, (n,) → (K,)."""
+        return self._newton(counts, 0.9 * x + 0.1 / self.K).x
+
+    def weight_slopes(self, weights: Array) -> Array:
+        """Slopes of minus the total score in the weights, (K,)."""
+        return self._slopes(weights).sum(axis=1)
+
+    def bend(self, weights: Array) -> Array:
+        """Half the Hessian of minus the total score in the weights, (K, K)."""
+        return self.expansions(weights)[1].sum(axis=2) / 2
+
+    def _slopes(self, weights: Array) -> Array:
+        return self.expansions(weights)[0]
+
+    def _newton(self, counts: Array, start: Array) -> Solution:
+        def expand(w: Array) -> tuple[float, Array, Array]:
+            slopes, hessians = self.expansions(w)
+            return -float(self.scores(w) @ counts), slopes @ counts, hessians @ counts
+
+        scores = self.scores(start)
+        scale = float(np.abs(scores - np.median(scores)).sum()) + scores.size
+        return simplex_newton(expand, start, self.concentration - 1.0, scale=scale)
+
+
+class LockingLogScore(LockingDensity):
+    r"""Locking weights by the log score: an exponential family in the weights.
+
+    Minus the score :math:`\log Z_i(w) - w'\ell_i` has slopes :math:`E_w \ell - \ell_i` and Hessian
+    :math:`\mathrm{Cov}_w \ell`, expectations under the pool.
+    """
+
+    def expansions(self, weights: Array) -> tuple[Array, Array]:
+        """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
+        parts = [self._moments(nodes, weights) for nodes in self.evidence.nodes]
+        mean = np.concatenate([each for each, _ in parts], axis=1)
+        cov = np.concatenate([each for _, each in parts], axis=2)
+        return mean - self.evidence.jets.logp, cov
+
+    def _moments(self, nodes: Nodes, weights: Array) -> tuple[Array, Array]:
+        """Mean, (K, n), and covariance, (K, K, n), of the log densities under the pool."""
+        logp = nodes.logp
+        share, _ = softmax(self.operator.pool_density(logp, weights) + nodes.log_measure)
+        # Where the pool is zero, so is its share, whatever its logarithm does.
+        finite = np.where((share > 0) & np.isfinite(logp), logp, 0.0)
+        mean = np.einsum("mn,kmn->kn", share, finite)
+        centred = finite - mean[:, None]
+        return mean, np.einsum("jmn,kmn->jkn", share * centred, centred, optimize=True)
+
+
+class LockingPairwise(LockingDensity):
+    r"""Locking weights by the pairwise conditional score: logistic regressions on log ratios.
+
+    Minus the score is :math:`\sum_z \log(1 + e^{w' r_z})` with the models' log ratios
+    :math:`r_z = \ell(z) - \ell(y)`.
+    """
+
+    def expansions(self, weights: Array) -> tuple[Array, Array]:
+        """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
+        neighbours, logp = self.evidence.neighbours, self.evidence.jets.logp
+        assert neighbours is not None
+        ratios = neighbours - logp[:, None]  # (K, neighbour, n)
+        share = expit(self.operator.pool_density(neighbours, weights) - weights @ logp)
+        finite = np.where((share > 0) & np.isfinite(ratios), ratios, 0.0)
+        slopes = np.einsum("zn,kzn->kn", share, finite)
+        return slopes, np.einsum("zn,jzn,kzn->jkn", share * (1 - share), finite, finite)

@@ -1,0 +1,39 @@
+"""Choosing the model that scores best."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockquack.fitting.base import Problem
+from lockquack.jets import Array
+from lockquack.solvers.base import Solution
+
+
+class SelectionProblem(Problem):
+    """Put all weight on the model with the largest total score; the first of equals."""
+
+    kind = "by comparison"
+
+    def solve(self) -> Solution:
+        """Choose, every observation counting once."""
+        x = self.resolve(np.ones((1, self.evidence.n_obs)), np.empty(0))[0]
+        scale = float(np.abs(self.model_scores()).sum(axis=1).max())
+        return certain(x, -float(self.model_scores().sum(axis=1).max()), scale)
+
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Choose again for many countings of the observations, (replicate, n)."""
+        totals = counts @ self.model_scores().T
+        return np.eye(self.K)[totals.argmax(axis=1)]
+
+
+def certain(x: Array, objective: float, scale: float) -> Solution:
+    """Return a solution that is known, not searched for."""
+    return Solution(
+        x=x,
+        objective=np.array(objective),
+        gap=np.array(0.0),
+        scale=np.array(scale),
+        converged=np.array(True),
+        iterations=np.array(0),
+        status=np.array("known"),
+    )

@@ -1,0 +1,38 @@
+"""The table of operators and rules, made from the registry."""
+
+from __future__ import annotations
+
+from lockquack.fitting import problem_for
+from lockquack.operators import OPERATORS, Linear, Locking, Nested, Operator
+from lockquack.rules import RULES, Rule
+
+
+def pairs_table() -> str:
+    """Say for every operator and rule how they are fitted together, as a Markdown table.
+
+    A star marks pairs that need a normaliser, so scalar or discrete outcomes of models whose
+    density is known anywhere.
+
+    Examples
+    --------
+    >>> print(pairs_table().splitlines()[0])
+    | operator | `Hyvarinen` | `LogScore` | `PairwiseScore` |
+    """
+    rules = [rule() for rule in RULES.values()]
+    operators = [operator() for operator in OPERATORS.values()]
+    operators += [Locking("nonnegative"), Nested(Locking(), [Linear(), 0])]
+    lines = [
+        ["operator", *(f"`{type(rule).__name__}`" for rule in rules)],
+        ["---"] * (len(rules) + 1),
+        *([f"`{_title(o)}`", *(_cell(o, rule) for rule in rules)] for o in operators),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _title(operator: Operator) -> str:
+    return "Nested(…)" if isinstance(operator, Nested) else repr(operator)
+
+
+def _cell(operator: Operator, rule: Rule) -> str:
+    star = "*" if rule.needs_normaliser and not operator.normalised else ""
+    return problem_for(operator, rule).kind + star

@@ -1,0 +1,95 @@
+"""From models to what the rules look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockquack.checks import naming
+from lockquack.collapse import Collapsed, Kind
+from lockquack.density.members import are_discrete, components, members_at, require_evaluable
+from lockquack.density.nodes import Laid, lay_nodes
+from lockquack.errors import UnsupportedError
+from lockquack.evidence import Evidence
+from lockquack.jets import Array, Jet, stack_jets
+from lockquack.operators import Operator
+from lockquack.predictive import Predictive
+from lockquack.rules import Rule
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The evidence for some rules, and what it was made of."""
+
+    evidence: Evidence
+    collapsed: Sequence[Collapsed]
+    laid: Sequence[Laid] = ()
+
+    def with_nodes(self, laid: Sequence[Laid]) -> Gathered:
+        """Return the same with other nodes."""
+        evidence = replace(self.evidence, nodes=tuple(part.nodes for part in laid))
+        return replace(self, laid=laid, evidence=evidence)
+
+
+def gather(
+    models: Mapping[str, Predictive],
+    operator: Operator,
+    rule: Rule,
+    scores: Kind,
+    progressbar: bool | None = None,
+) -> Gathered:
+    """Collapse the models' draws; where the rule needs more than that, evaluate them elsewhere."""
+    density = rule.needs_density or operator.needs_density
+    collapsed = []
+    for name, model in models.items():
+        with naming(name):
+            collapsed.append(
+                rule.view(model).predict(
+                    scores,
+                    density=density,
+                    derivatives=rule.needs_derivatives,
+                    progressbar=progressbar,
+                )
+            )
+    observations = next(iter(models.values())).observations
+    unit = rule.unit(observations.values) if rule.needs_derivatives else np.ones(0)
+    jets = stack_jets([in_units(each.jet, unit) for each in collapsed])
+    neighbours = _neighbours(models, rule, scores) if rule.needs_neighbours else None
+    gathered = Gathered(Evidence(jets, (), neighbours), collapsed)
+    if not rule.needs_normaliser or operator.normalised:
+        return gathered
+    return gathered.with_nodes(
+        lay_nodes(
+            models,
+            loo=scores == "loo",
+            of_all=operator.vanishes_with_any,
+            what=f"{operator!r} cannot be fitted by the {rule.label} score, which needs its "
+            "normaliser; use Hyvarinen(), or mix them by stack",
+            progressbar=progressbar,
+        )
+    )
+
+
+def in_units(jet: Jet, unit: Array) -> Jet:
+    """Measure derivatives in units of the outcome."""
+    return Jet(jet.logp, jet.grad * unit, jet.curv * np.square(unit))
+
+
+def _neighbours(models: Mapping[str, Predictive], rule: Rule, scores: Kind) -> Array:
+    """Log densities of the models one below and one above each outcome, (K, 2, n)."""
+    what = f"the {rule.label} score cannot be computed"
+    require_evaluable(models, what)
+    if not are_discrete(models):
+        raise UnsupportedError(
+            f"The {rule.label} score is for discrete outcomes; these have densities. Use "
+            "Hyvarinen() or LogScore()."
+        )
+    first = next(iter(models.values()))
+    parts = []
+    for obs in first.observation_slices():
+        y = first.observations.values[obs, 0]
+        evaluate = components(members_at(models, obs, loo=scores == "loo"))
+        parts.append(evaluate(np.stack([y - 1, y + 1]), np.arange(y.size)))
+    return np.concatenate(parts, axis=2)

@@ -1,0 +1,96 @@
+"""The hybrid of mixing and locking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lockquack.errors import ParameterError
+from lockquack.jets import Array, Jet
+from lockquack.operators.linear import Linear
+from lockquack.operators.locking import Locking
+from lockquack.operators.nested import Composite, CompositeOperator, Member
+from lockquack.operators.space import Real, Space
+
+
+class SignedLocking(Locking):
+    """A log-linear pool with exponents of any sign."""
+
+    name = "signed-locking"
+
+    def __init__(self, sd: float) -> None:
+        super().__init__()
+        self.sd = sd
+
+    def space(self, concentration: Array) -> Space:
+        """Exponents with a Gaussian prior."""
+        return Space((Real("weights", concentration.size, self.sd),))
+
+    def tangents(self, jets: Jet, x: Array) -> Jet:
+        """Differentiate the pool in the exponents."""
+        return jets
+
+
+class Hybrid(CompositeOperator):
+    r"""Hybrid of the mixture and the log-linear pool, the practical form of quacking.
+
+    .. math:: q(y) \propto \Bigl(\sum_k \beta_k \pi_k(y)\Bigr)^{w_0} \prod_k \pi_k(y)^{w_k}
+
+    with β on the simplex and, by default, :math:`w \ge 0`, :math:`w_0 + \sum_k w_k = 1`. With
+    :math:`w_0 = 1` it is the mixture, with :math:`w_0 = 0` locking. It is a log-linear pool of
+    the models and their mixture. The weight of a model is its share :math:`w_k + w_0 \beta_k`;
+    the exponents and β are among the parameters.
+
+    The Hyvärinen score hardly sees β where the models are far apart.
+
+    Parameters
+    ----------
+    signed
+        Let the exponents have any sign and sum, as the paper does, under a Gaussian prior. They
+        are poorly determined (±500 in the paper's own example), and the result may have no
+        normaliser; it is refused where that is so, or where it cannot be checked.
+    prior_sd
+        Standard deviation of that prior, around equal exponents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> density = np.log([[0.2], [0.8]])
+    >>> x = np.array([1.0, 0.0, 0.0, 0.5, 0.5])  # w0, w1, w2, β1, β2
+    >>> np.exp(Hybrid().pool_density(density, x)).round(3).item()
+    0.5
+    """
+
+    name = "hybrid"
+    needs_density = True
+    normalised = False
+
+    def __init__(self, *, signed: bool = False, prior_sd: float = 1.0) -> None:
+        if not prior_sd > 0:
+            raise ParameterError(f"prior_sd must be positive; got {prior_sd!r}.")
+        self.signed, self.prior_sd = bool(signed), float(prior_sd)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with, as JSON can hold it."""
+        return {"signed": True, "prior_sd": self.prior_sd} if self.signed else {}
+
+    @property
+    def always_integrable(self) -> bool:  # type: ignore[override]
+        """Whether every pool has a normaliser: with a sum of one it is below a mixture."""
+        return not self.signed
+
+    def composite(self, K: int) -> Composite:
+        """Return the log-linear pool of the mixture and each model."""
+        outer = SignedLocking(self.prior_sd) if self.signed else Locking()
+        each = [Member(np.array([k])) for k in range(K)]
+        return Composite(outer, (Member(np.arange(K), Linear()), *each))
+
+    def parameters(self, x: Array, K: int) -> dict[str, Array]:
+        """Exponent of the mixture, exponents of the models, and weights within the mixture."""
+        return {
+            "mixture_exponent": np.asarray(x[0]),
+            "exponents": x[1 : K + 1],
+            "mixture_weights": x[K + 1 :],
+        }

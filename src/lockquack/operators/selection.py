@@ -1,0 +1,18 @@
+"""Choosing one model, as a special case of combining."""
+
+from __future__ import annotations
+
+from lockquack.operators.linear import Linear
+
+
+class Selection(Linear):
+    r"""The prediction of the one model that scores best.
+
+    .. math:: q(y) = \pi_{\hat k}(y), \qquad \hat k = \arg\max_k \sum_i \text{score}_i(\pi_k)
+
+    A mixture whose weights are all on one model. It ignores how close the others came; the
+    bootstrap tells how often each of them would have been chosen.
+    """
+
+    name = "selection"
+    mixes = False

@@ -1,0 +1,186 @@
+"""Quacking: the quantum superposition of densities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lockquack.errors import ParameterError
+from lockquack.evidence import Nodes
+from lockquack.jets import (
+    Array,
+    Jet,
+    join_jets,
+    log_sum_exp,
+    power_pool,
+    power_pool_derivatives,
+    push_through_pool,
+)
+from lockquack.numeric import as_numeric
+from lockquack.operators.base import Mask, Normaliser, Operator
+from lockquack.operators.power import log_column
+from lockquack.operators.space import Phases, Simplex, Space
+
+#: Largest difference of phases for rules that reward zeros of the density.
+_CAP = 0.99 * np.pi
+
+
+class Superposition(Operator):
+    r"""Superposition of the models' square roots, with phases that let them interfere.
+
+    .. math:: q(y) \propto \Bigl|\sum_k \sqrt{w_k\, \pi_k(y)}\, e^{i\alpha_k}\Bigr|^2,
+        \qquad w \ge 0, \; \sum_k w_k = 1
+
+    Equal phases add, opposite ones cancel where two models agree. The normaliser has the closed
+    form :math:`Z = \sum_{jk} \sqrt{w_j w_k} \cos(\alpha_j - \alpha_k) B_{jk}` with the overlaps
+    :math:`B_{jk} = \int \sqrt{\pi_j \pi_k}`.
+
+    Only differences of phases matter, and their common sign does not: phases are reported
+    relative to the model of the largest weight, the largest of them positive. Opposite phases
+    make zeros of the density, which the Hyvärinen score rewards although it should not; fitted
+    by it, all phases are kept within .99 π of each other. Do not read much into phases where the
+    models hardly overlap.
+
+    Parameters
+    ----------
+    phases
+        ``None`` to fit them, or given: one angle for all models (they then add up, as with 0) or
+        one for each, in radians.
+    capped
+        Keep the phases within .99 π of each other. The Hyvärinen score always does.
+
+    Examples
+    --------
+    Two equal densities with opposite phases cancel; with equal phases they double:
+
+    >>> import numpy as np
+    >>> same = np.zeros((2, 1))
+    >>> x = np.array([0.5, 0.5, 0.0, 0.0])
+    >>> np.exp(Superposition().pool_density(same, x)).round(12).item()
+    2.0
+    """
+
+    name = "superposition"
+    needs_density = True
+    normalised = False
+
+    def __init__(self, phases: ArrayLike | None = None, *, capped: bool = False) -> None:
+        self.phases = None if phases is None else _angles(phases)
+        self.capped = capped
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with, as JSON can hold it."""
+        given = {} if self.phases is None else {"phases": self.phases}
+        return {**given, "capped": True} if self.capped else given
+
+    def without_zeros(self) -> Superposition:
+        """Return the operator with phases in less than half a turn, where nothing cancels."""
+        if self.phases is None:
+            return Superposition(capped=True)
+        if np.ptp(self.phases) > _CAP:
+            raise ParameterError(
+                f"The phases {self.phases} differ by more than .99 π, which makes zeros of the "
+                "density, and the Hyvärinen score rewards those. Use LogScore()."
+            )
+        return self
+
+    def space(self, concentration: Array) -> Space:
+        """Weights on the simplex, and phases if they are fitted."""
+        K = concentration.size
+        weights = Simplex("weights", K, concentration)
+        if self.phases is None:
+            return Space((weights, Phases("phases", K, _CAP if self.capped else None)))
+        self._given_phases(K)
+        return Space((weights,))
+
+    def pool(self, jets: Jet, x: Array) -> Jet:
+        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
+        return power_pool(jets, self._log_coef(x, jets), 0.5)
+
+    def tangents(self, jets: Jet, x: Array) -> Jet:
+        """Differentiate the pool in the logarithms of the weights and in the phases."""
+        slopes = power_pool_derivatives(jets, self._log_coef(x, jets), 0.5)
+        by_log_weight = slopes.by_log_amplitude.times(np.array(0.5))
+        if self.phases is not None:
+            return by_log_weight
+        return join_jets([by_log_weight, slopes.by_phase])
+
+    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
+        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
+        return push_through_pool(jets, self._log_coef(x, jets), 0.5, member, tangent)
+
+    def parameters(self, x: Array, K: int) -> dict[str, Array]:
+        """Phases relative to that of the model with the largest weight."""
+        weights, phases = self._split(x, K)
+        relative = np.where(weights > 0, phases - phases[weights.argmax()], 0.0)
+        relative = relative - 2 * np.pi * np.round(relative / (2 * np.pi))
+        sign = np.sign(relative[np.abs(relative).argmax()]) or 1.0
+        return {"phases": sign * relative + 0.0}
+
+    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
+        """Return what is left for some of the models, where the others have no weight."""
+        if self.phases is None:
+            return self, x[np.tile(keep, 2)]
+        return Superposition(self._given_phases(keep.size)[keep]), x[keep]
+
+    def normaliser(self, nodes: Nodes) -> Normaliser:
+        """Prepare the closed form: the overlaps of all pairs of densities."""
+        return OverlapNorm(self, nodes)
+
+    def _split(self, x: Array, K: int) -> tuple[Array, Array]:
+        if self.phases is None:
+            return x[:K], x[K:]
+        return x, self._given_phases(K)
+
+    def _given_phases(self, K: int) -> Array:
+        given = np.asarray(self.phases)
+        if given.size not in (1, K):
+            raise ParameterError(
+                f"There are {given.size} phases and {K} models; give one for each, or one for all."
+            )
+        return np.broadcast_to(given, (K,))
+
+    def _log_coef(self, x: Array, jets: Jet) -> Array:
+        K, ndim = jets.logp.shape[0], jets.logp.ndim
+        weights, phases = self._split(x, K)
+        column = log_column(weights, ndim)
+        return 0.5 * column + 1j * phases.reshape(column.shape)
+
+
+class OverlapNorm(Normaliser):
+    r"""The quadratic form :math:`\sum_{jk} \Re(\bar a_j a_k) B_{jk}` at each observation."""
+
+    def __init__(self, operator: Superposition, nodes: Nodes) -> None:
+        self.operator = operator
+        K = nodes.logp.shape[0]
+        self.overlap = np.empty((K, K, nodes.logp.shape[2]))
+        for j in range(K):
+            pairs = (nodes.logp[j] + nodes.logp[j:]) / 2 + nodes.log_measure
+            self.overlap[j, j:] = self.overlap[j:, j] = np.exp(log_sum_exp(pairs, axis=1))
+
+    def log_norm(self, x: Array) -> Array:
+        """Log of the integral of the pool, (n,)."""
+        return self.tangents(x)[0]
+
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        """Return the same, and its derivatives in the parameters, (P, n)."""
+        weights, phases = self.operator._split(x, len(self.overlap))
+        amplitude = np.sqrt(weights) * np.exp(1j * phases)
+        # conj(a_j) Σ_k B_jk a_k: real parts add up to Z, imaginary ones turn with the phase.
+        parts = np.conj(amplitude)[:, None] * np.einsum("jkn,k->jn", self.overlap, amplitude)
+        total = parts.real.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = parts.real / total
+            if self.operator.phases is None:
+                slopes = np.concatenate([slopes, 2 * parts.imag / total])
+            return np.log(total), slopes
+
+
+def _angles(given: Any) -> tuple[float, ...]:
+    angles = as_numeric("phases", given, ParameterError)
+    if angles.ndim > 1 or not np.isfinite(angles).all():
+        raise ParameterError(f"phases must be finite angles, one or one per model; got {given!r}.")
+    return tuple(np.atleast_1d(angles).astype(float).tolist())

@@ -1,0 +1,55 @@
+"""The pairwise conditional score of discrete outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from lockquack.collapse import Collapsed
+from lockquack.jets import Array
+from lockquack.rules.base import Pooled, Rule
+
+
+@dataclass(frozen=True)
+class PairwiseScore(Rule):
+    r"""Conditional log score of a discrete outcome against its neighbours, larger is better.
+
+    .. math:: -\sum_{z = y \pm 1} \log\Bigl(1 + \frac{q(z)}{q(y)}\Bigr)
+
+    Each term is the log probability of y, given that the outcome is y or z. It is to counts what
+    the Hyvärinen score is to densities: proper, and free of the normalising constant, which the
+    exact :class:`LogScore` sums for every trial of the weights. Like it, it sees the shape near
+    each observation only. Outcomes that no model deems possible have no term.
+
+    References
+    ----------
+    Dawid, Musio (2014), Theory and applications of proper scoring rules, Metron 72,
+    arXiv:1401.0398.
+    """
+
+    name = "pairwise"
+    label = "pairwise conditional"
+    needs_density = True
+    needs_neighbours = True
+
+    def score(self, pooled: Pooled) -> Array:
+        """Score each observation, (n,)."""
+        return np.asarray(-np.logaddexp(0.0, _rise(pooled)).sum(axis=0))
+
+    def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
+        """Slopes of the scores in the parameters, (P, n)."""
+        share = expit(_rise(pooled))
+        with np.errstate(invalid="ignore"):
+            return -np.where(share > 0, share * _rise(tangent), 0.0).sum(axis=-2)
+
+    def mcse(self, collapsed: Collapsed, unit: Array) -> float:
+        """Not known."""
+        return float("nan")
+
+
+def _rise(pooled: Pooled) -> Array:
+    """Log of q(z)/q(y) for each neighbour z, (..., neighbour, n)."""
+    assert pooled.neighbours is not None
+    return pooled.neighbours - pooled.jet.logp[..., None, :]

@@ -1,0 +1,467 @@
+r"""Smooth problems that are not convex, without constraints, from several starts.
+
+.. math:: \min_{z \in \mathbb{R}^P} f(z)
+
+No certificate exists here. What can be had instead is a point that is stationary to rounding,
+the curvature that tells a minimum from a saddle, and how many starts lead to the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+
+from lockquack.errors import NonFiniteError, ParameterError, ShapeError
+from lockquack.solvers.base import Array
+
+#: The value and the gradient of f at z.
+Objective = Callable[[Array], tuple[float, Array]]
+
+#: Step of the differences, where the errors of rounding and of truncation are about as large.
+_DIFFERENCE = float(np.cbrt(np.finfo(np.float64).eps))
+#: Shrinkages of that step, where f changes over shorter lengths or is not finite nearby.
+_SHRINKAGES = (1.0, 1 / 16, 1 / 256, 1 / 4096)
+#: Relative error of a Hessian by differences: no eigenvalue below it is told from zero.
+_FLAT = 1e-10
+#: Relative asymmetry of a Hessian that is good enough.
+_SYMMETRIC = 1e-9
+#: Error of f, in units of the scale, that a step which halves the gradient is forgiven.
+_FORGIVEN = 1e-10
+#: Decrease of f, in units of the scale, that is nothing but rounding.
+_ROUNDING = 16 * np.finfo(np.float64).eps
+#: Share of the decrease which the slope promises that a step has to keep.
+_SUFFICIENT = 1e-4
+#: The same for the curvature and a step off a saddle.
+_SUFFICIENT_CURVED = 0.25
+#: Factors by which a step is shortened until it decreases f.
+_LENGTHS = 0.25 ** np.arange(26)
+#: Difference of values, in units of the scale, below which two starts agree.
+_AGREE = 1e-6
+#: The same for values that are equal but for rounding.
+_TIE = 1e-12
+#: Most steps of the quasi-Newton method, most evaluations of f for them, and its memory.
+_QUASI_STEPS = 5000
+_QUASI_EVALUATIONS = 20000
+_MEMORY = 20
+_CONVERGED = "converged"
+
+
+@dataclass(frozen=True, eq=False)
+class MultistartSolution:
+    """The lowest stationary point that was found, with the evidence that it is the minimum.
+
+    Attributes
+    ----------
+    x
+        The point, (P,).
+    objective
+        f(x).
+    gradient_norm
+        The largest absolute entry of the gradient at x, in units of the scale.
+    hessian
+        The Hessian of f at x, (P, P), by central differences of the gradient.
+    smallest_eigenvalue
+        Of that Hessian: positive at a strict minimum, about zero where f has a flat direction,
+        infinite where there is nothing to vary (P = 0).
+    converged
+        Whether x is stationary to the tolerance and no direction of negative curvature that
+        decreases f was left. It does not say that x is the global minimum.
+    iterations
+        How many steps the solver took, from all starts.
+    status
+        In words, what made the solver stop.
+    objectives
+        The value of f that each start led to, (S,); infinite where f is not finite at it.
+    agreeing
+        How many starts led to the value at x: within 1e-6, in units of the scale or of f(x),
+        whichever is larger.
+    n_starts
+        S.
+    """
+
+    x: Array
+    objective: float
+    gradient_norm: float
+    hessian: Array
+    smallest_eigenvalue: float
+    converged: bool
+    iterations: int
+    status: str
+    objectives: Array
+    agreeing: int
+    n_starts: int
+
+
+def multistart(
+    objective: Objective, starts: ArrayLike, *, scale: float, tol: float = 1e-8, max_iter: int = 100
+) -> MultistartSolution:
+    r"""Minimise a smooth f from each of several starts, and keep the best point.
+
+    Each start is taken downhill by L-BFGS and then, unless it already agrees with one that was,
+    by :func:`newton`. Starts that agree in value to rounding are told apart by their order: the
+    first one that converged is returned, so that the point does not depend on the last digit of
+    f.
+
+    Nothing proves that the lowest point found is the lowest there is. Few agreeing starts are
+    a reason to try more of them; many are no proof.
+
+    Parameters
+    ----------
+    objective
+        z, (P,) -> f(z) and its gradient, (P,). Values or gradients that are not finite count
+        as plus infinity: no step ends there.
+    starts
+        The points to start from, (S, P).
+    scale
+        The size of the terms that add up to f. Gradients and eigenvalues are compared with it,
+        so the entries of z should make a difference when they change by about one.
+    tol
+        The largest entry of the gradient, in units of the scale, of a point that counts as
+        stationary. The steps go on until rounding stops them, whatever the tolerance.
+    max_iter
+        The most Newton steps to take from one start.
+
+    Returns
+    -------
+    MultistartSolution
+        The same for the same arguments: nothing is random.
+
+    Raises
+    ------
+    ShapeError
+        Where ``starts`` is not (S, P) with at least one start, or the gradient is not (P,).
+    NonFiniteError
+        On NaN or infinite entries of ``starts``, or where f is not finite at any of them.
+    ParameterError
+        On a ``scale`` that is not positive.
+
+    Examples
+    --------
+    Two wells, the left one deeper by 0.2:
+
+    >>> import numpy as np
+    >>> def wells(z):
+    ...     return ((z**2 - 1) ** 2 + 0.1 * z).sum(), 4 * z * (z**2 - 1) + 0.1
+    >>> found = multistart(wells, [[-2.0], [0.5], [3.0]], scale=1.0)
+    >>> found.x.round(4).tolist(), found.objectives.round(1).tolist(), found.agreeing
+    ([-1.0123], [-0.1, 0.1, 0.1], 1)
+    """
+    points = _validated(starts, scale, ndim=2)
+    problem = _Problem(objective, float(scale))
+    found = _from_starts(problem, points, tol, max_iter)
+    values = np.array([each.objective for each in found])
+    lowest = values.min()
+    if not np.isfinite(lowest):
+        raise NonFiniteError(f"The objective is not finite at any of the {len(points)} starts.")
+    unit = max(problem.scale, abs(lowest))
+    best = min(
+        (each for each in found if each.objective - lowest <= _TIE * unit),
+        key=lambda each: not each.converged,
+    )
+    return replace(
+        best,
+        iterations=sum(each.iterations for each in found),
+        objectives=values,
+        agreeing=int((values - lowest <= _AGREE * unit).sum()),
+        n_starts=len(points),
+    )
+
+
+def newton(
+    objective: Objective,
+    start: ArrayLike,
+    *,
+    scale: float,
+    tol: float = 1e-8,
+    max_iter: int = 100,
+) -> MultistartSolution:
+    r"""Minimise a smooth f near a start, by Newton's method.
+
+    With the Hessian :math:`V \,\mathrm{diag}(e)\, V'`, from central differences of the
+    gradient g, the step is
+
+    .. math:: -\sum_j \frac{v_j'g}{\max(|e_j|, \delta)}\, v_j
+
+    shortened until f decreases enough. Here :math:`\delta` is what the differences cannot tell
+    from zero. Where :math:`|e_j| \le \delta`, and g along :math:`v_j` is within the tolerance,
+    the direction is flat and takes no step: that would be rounding error, and large. The
+    absolute values turn steps away from saddles and maxima. Where g has vanished but some
+    :math:`e_j` is negative, a step along :math:`v_j` leaves the saddle.
+
+    The answer is a local minimum; ``objectives`` and ``agreeing`` are those of one start.
+    Parameters, errors and result are those of :func:`multistart`.
+
+    Examples
+    --------
+    The circle :math:`z_1^2 + z_2^2 = 1` is flat along itself; started at its centre, a
+    maximum, the method leaves along negative curvature:
+
+    >>> import numpy as np
+    >>> def ring(z):
+    ...     excess = z @ z - 1
+    ...     return excess**2, 4 * excess * z
+    >>> found = newton(ring, [0.0, 0.0], scale=1.0)
+    >>> round(float(np.hypot(*found.x)), 12), bool(abs(found.smallest_eigenvalue) < 1e-8)
+    (1.0, True)
+    """
+    z = _validated(start, scale, ndim=1)
+    problem = _Problem(objective, float(scale))
+    point = problem.at(z)
+    if not point.finite:
+        raise NonFiniteError("The objective is not finite at the start.")
+    return _descend(problem, point, tol, max_iter)
+
+
+def _validated(points: ArrayLike, scale: float, ndim: int) -> Array:
+    array = np.array(points, dtype=np.float64)
+    if array.ndim != ndim or (ndim == 2 and len(array) == 0):
+        want = "(S, P) with S > 0" if ndim == 2 else "(P,)"
+        raise ShapeError(f"The start has shape {array.shape}: want {want}.")
+    if not np.isfinite(array).all():
+        raise NonFiniteError("A start has NaN or infinite entries.")
+    if not (np.isfinite(scale) and scale > 0):
+        raise ParameterError(f"The scale is {scale}: want a positive number, the size of f.")
+    return array
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A point with the value and the gradient of f there, in units of the scale."""
+
+    z: Array
+    value: float
+    gradient: Array
+
+    @property
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
+
+    @property
+    def norm(self) -> float:
+        return float(np.abs(self.gradient).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class _Curvature:
+    """The Hessian of f in units of the scale, and its eigenvalues in ascending order."""
+
+    hessian: Array
+    eigenvalues: Array
+    vectors: Array
+    noise: float  # below which an eigenvalue is not told from zero
+
+    @classmethod
+    def of(cls, hessian: Array, error: float) -> _Curvature:
+        """Decompose a Hessian with entries of some error; an unknown one makes steepest descent."""
+        if not np.isfinite(hessian).all():
+            return cls(hessian, np.full(len(hessian), np.nan), np.eye(len(hessian)), _FLAT)
+        eigenvalues, vectors = np.linalg.eigh(hessian)
+        noise = _FLAT * float(np.abs(eigenvalues).max(initial=1.0)) + 4 * error
+        return cls(hessian, eigenvalues, vectors, noise)
+
+    @property
+    def smallest(self) -> float:
+        return float(self.eigenvalues.min(initial=np.inf))
+
+    def newton_step(self, point: _Point, tol: float) -> Array:
+        """Return the step of :func:`newton`, at most as long as the point is far, or as one."""
+        along = self.vectors.T @ point.gradient
+        size = np.nan_to_num(np.abs(self.eigenvalues))
+        flat = (size <= self.noise) & (np.abs(along) <= tol)
+        step = -self.vectors @ np.where(flat, 0.0, along / np.maximum(size, self.noise))
+        reach = max(1.0, float(np.linalg.norm(point.z)))
+        return np.asarray(step * min(1.0, reach / max(float(np.linalg.norm(step)), reach)))
+
+
+@dataclass(frozen=True)
+class _Problem:
+    objective: Objective
+    scale: float
+
+    def at(self, z: Array) -> _Point:
+        """Evaluate f at a copy of z; trial points may be far out, where it overflows."""
+        with np.errstate(all="ignore"):
+            value, gradient = self.objective(z.copy())
+            slope = np.array(gradient, dtype=np.float64) / self.scale
+        if slope.shape != z.shape:
+            raise ShapeError(f"The gradient has shape {slope.shape}: want {z.shape}, that of z.")
+        return _Point(z, float(value) / self.scale, slope)
+
+    def curvature(self, z: Array) -> _Curvature:
+        """Return the Hessian at z, by the differences that make it the most symmetric.
+
+        Its two halves come from different points, so what they differ by is an error, of
+        truncation where the step is too long and of rounding where it is too short.
+        """
+        best, error = np.full((len(z), len(z)), np.nan), np.inf
+        for shrinkage in _SHRINKAGES:
+            raw = self._differences(z, shrinkage)
+            asymmetry = float(np.abs(raw - raw.T).max(initial=0.0))
+            if asymmetry >= error:
+                break
+            if asymmetry < error:  # which no NaN is
+                best, error = raw, asymmetry
+            if error <= _SYMMETRIC * np.abs(best).max(initial=1.0):
+                break
+        return _Curvature.of((best + best.T) / 2, error)
+
+    def _differences(self, z: Array, shrinkage: float) -> Array:
+        """Differentiate the gradient, a row for each entry of z; NaN where it is not finite."""
+        rows = np.full((len(z), len(z)), np.nan)
+        for j, entry in enumerate(z.tolist()):
+            ahead, behind = z.copy(), z.copy()
+            length = shrinkage * _DIFFERENCE * max(1.0, abs(entry))
+            ahead[j], behind[j] = entry + length, entry - length
+            right, left = self.at(ahead), self.at(behind)
+            if right.finite and left.finite:
+                rows[j] = (right.gradient - left.gradient) / (ahead[j] - behind[j])
+        return rows
+
+
+def _from_starts(
+    problem: _Problem, starts: Array, tol: float, max_iter: int
+) -> list[MultistartSolution]:
+    """Go downhill from every start; where that ends at a value known already, go no further."""
+    ends = [_downhill(problem, start, tol) for start in starts]
+    found: dict[int, MultistartSolution] = {}
+    polished: list[float] = []
+    for s in sorted(range(len(ends)), key=lambda s: ends[s][0].value):
+        point, steps = ends[s]
+        if not point.finite:
+            found[s] = _solution(problem, *_nowhere(point.z), 0, "not finite at the start")
+            continue
+        unit = max(1.0, abs(point.value))
+        if any(abs(point.value - value) <= _AGREE * unit for value in polished):
+            unknown = _Curvature.of(np.full((point.z.size, point.z.size), np.nan), np.inf)
+            found[s] = _solution(problem, point, unknown, steps, "agrees with another start")
+            continue
+        solution = _descend(problem, point, tol, max_iter)
+        polished.append(solution.objective / problem.scale)
+        found[s] = replace(solution, iterations=solution.iterations + steps)
+    return [found[s] for s in range(len(ends))]
+
+
+def _downhill(problem: _Problem, start: Array, tol: float) -> tuple[_Point, int]:
+    first = problem.at(start)
+    return _quasi_newton(problem, first, tol) if first.finite else (first, 0)
+
+
+def _nowhere(start: Array) -> tuple[_Point, _Curvature]:
+    """Return what is known of a start where f is not finite."""
+    point = _Point(start, np.inf, np.full_like(start, np.inf))
+    return point, _Curvature.of(np.full((len(start), len(start)), np.nan), np.inf)
+
+
+def _quasi_newton(problem: _Problem, start: _Point, tol: float) -> tuple[_Point, int]:
+    """Go downhill by L-BFGS; return where it ended and how many steps it took."""
+    if start.z.size == 0:
+        return start, 0
+    highest = start.value
+
+    def guarded(z: Array) -> tuple[float, Array]:
+        # The line search cannot take infinity, and would take a huge number for a reason to
+        # shorten the step to nothing; above all that was seen is high enough to be refused.
+        nonlocal highest
+        point = problem.at(z)
+        if not point.finite:
+            return highest + 1.0, np.zeros_like(z)
+        highest = max(highest, point.value)
+        return point.value, point.gradient
+
+    result = minimize(
+        guarded,
+        start.z,
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": _QUASI_STEPS,
+            "maxfun": _QUASI_EVALUATIONS,
+            "maxcor": _MEMORY,
+            "gtol": tol,
+            "ftol": float(np.finfo(np.float64).eps),
+        },
+    )
+    end = problem.at(np.asarray(result.x, dtype=np.float64))
+    lower = end.finite and end.value <= start.value
+    return (end if lower else start), int(result.nit)
+
+
+def _descend(problem: _Problem, point: _Point, tol: float, max_iter: int) -> MultistartSolution:
+    """Take Newton steps, and steps off saddles, until none of them makes progress."""
+    for iteration in range(max_iter + 1):
+        curvature = problem.curvature(point.z)
+        minimum = curvature.smallest >= -curvature.noise
+        if iteration == max_iter:
+            break
+        after = _newton_point(problem, point, curvature.newton_step(point, tol))
+        if after is None and curvature.smallest < -curvature.noise:
+            after = _off_the_saddle(problem, point, curvature)
+            # Curvature along which f does not decrease is an error of the differences.
+            minimum = after is None
+        if after is None:
+            break
+        point = after
+    stopped = "iteration limit" if iteration == max_iter else "stalled"
+    status = _CONVERGED if point.norm <= tol and minimum else stopped
+    return _solution(problem, point, curvature, iteration, status)
+
+
+def _newton_point(problem: _Problem, point: _Point, step: Array) -> _Point | None:
+    """Search along a step; None where rounding, or f itself, is in the way of progress.
+
+    Close to a minimum the decrease of f drowns in rounding long before the gradient does, so a
+    step that halves the gradient is taken even if f seems to rise a little.
+    """
+    slope = float(point.gradient @ step)
+    if not slope < 0:
+        return None
+    unit = max(1.0, abs(point.value))
+    for length in _LENGTHS:
+        after = problem.at(point.z + length * step)
+        if not after.finite:
+            continue
+        halved = after.norm <= point.norm / 2
+        if halved and after.value <= point.value + _FORGIVEN * unit:
+            return after
+        if after.value <= point.value + _SUFFICIENT * length * slope:
+            return after if after.value < point.value - _ROUNDING * unit else None
+    return None
+
+
+def _off_the_saddle(problem: _Problem, point: _Point, curvature: _Curvature) -> _Point | None:
+    """Search both ways along the most negative curvature; None where f decreases neither way."""
+    direction = curvature.vectors[:, 0]
+    unit = max(1.0, abs(point.value))
+    for length in _LENGTHS:
+        promised = _SUFFICIENT_CURVED * length**2 * curvature.smallest / 2
+        if promised > -_ROUNDING * unit:
+            break
+        trials = [problem.at(point.z + sign * length * direction) for sign in (1.0, -1.0)]
+        lower = [each for each in trials if each.finite and each.value <= point.value + promised]
+        if lower:
+            return min(lower, key=lambda each: each.value)
+    return None
+
+
+def _solution(
+    problem: _Problem, point: _Point, curvature: _Curvature, iterations: int, status: str
+) -> MultistartSolution:
+    """Return to the units of f."""
+    value = point.value * problem.scale
+    return MultistartSolution(
+        x=point.z,
+        objective=value,
+        gradient_norm=point.norm,
+        hessian=curvature.hessian * problem.scale,
+        smallest_eigenvalue=curvature.smallest * problem.scale,
+        converged=status == _CONVERGED,
+        iterations=iterations,
+        status=status,
+        objectives=np.array([value]),
+        agreeing=1,
+        n_starts=1,
+    )

@@ -1,0 +1,267 @@
+r"""Smooth convex functions with a log prior on the probability simplex.
+
+.. math:: \min_{w \in \Delta} F(w) = f(w) - \textstyle\sum_k \alpha_k \log w_k
+
+Every Newton step is a quadratic programme of :mod:`~lockquack.solvers.simplex_qp`, which has
+the prior and the constraints as they are. A duality gap, computed from the gradient at the
+returned weights alone, proves each answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lockquack.errors import NonFiniteError, ParameterError, ShapeError
+from lockquack.solvers.base import Array, Solution
+from lockquack.solvers.interior_point import EXTRA, Quadratic
+from lockquack.solvers.simplex_qp import simplex_qp
+
+#: The value, the gradient (K,) and the Hessian (K, K) of f at weights (K,).
+Expand = Callable[[Array], tuple[float, Array, Array]]
+
+#: Change of f, or gap, in units of the scale, that is nothing but rounding.
+_ROUNDING = 16 * np.finfo(np.float64).eps
+#: Slope at the end of a step, in units of the slope at its start, that ends a line search.
+_LEVEL = 0.1
+#: Most evaluations of a line search, enough to bisect down to rounding.
+_EVALUATIONS = 60
+#: Share of equal weights in a start that has none where the prior wants some.
+_FRESH = 0.1
+
+
+def simplex_newton(
+    expand: Expand,
+    start: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    scale: float,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> Solution:
+    r"""Minimise :math:`F(w) = f(w) - \sum_k \alpha_k \log w_k` over the simplex, f convex.
+
+    The gap that comes with the weights is a duality gap. With the gradient g of f at the
+    returned w, for every :math:`\lambda` that leaves all :math:`s_k = g_k - \lambda`
+    nonnegative,
+
+    .. math::
+
+        F(w) - \min F \;\le\; \sum_k \alpha_k\, \varphi\Bigl(\frac{s_k w_k}{\alpha_k}\Bigr),
+        \qquad \varphi(t) = t - 1 - \log t \ge 0,
+
+    where an entry with :math:`\alpha_k = 0` contributes :math:`s_k w_k`. Proof: f is convex, so
+    :math:`f(w) - f(x) \le g'(w - x) = s'w - s'x` for every x of the simplex, on which
+    :math:`\lambda` cancels. So :math:`F(w) - F(x)` is at most :math:`\sum_k [s_k w_k - s_k x_k +
+    \alpha_k \log(x_k / w_k)]`. A term with :math:`\alpha_k = 0` is at most :math:`s_k w_k`;
+    any other is largest at :math:`x_k = \alpha_k / s_k`, where it is
+    :math:`s_k w_k - \alpha_k + \alpha_k \log(\alpha_k / (s_k w_k))`. The best :math:`\lambda` is
+    used, which makes the bound the value at w minus the minimum over the simplex of the
+    linearised problem: never above the Frank-Wolfe gap. It is evaluated in float64, and not
+    reported below the rounding error of the scale.
+
+    Each step goes towards the minimum x of the quadratic model of f at w, prior included.
+    With :math:`d = x - w` the slope of F along d is at most minus the decrease of the model,
+    so d leads down unless w is the minimum. F is convex along d; the step ends where the slope
+    has become small, or at x. Stopping at the bottom rather than anywhere lower matters where
+    f is nearly piecewise linear: its bends are where its curvature is, and one that no step
+    ends at is not in the next model.
+
+    Where f is not convex, neither the gap nor the answer means anything.
+
+    Parameters
+    ----------
+    expand
+        w -> f(w), its gradient (K,) and its positive semidefinite Hessian (K, K). The weights
+        it is called with are not negative and sum to one; they may be 0.0. Where what it
+        returns is not finite, the step is shortened.
+    start
+        Weights to start from, (K,).
+    alpha
+        The Dirichlet prior's concentration minus one, (K,) or one number for all; not
+        negative. Where it is zero, weights can be exactly 0.0; elsewhere they are positive.
+    scale
+        The size of the terms that add up to f, such as the sum of their absolute values.
+    tol
+        The gap, in units of the scale, below which the problem counts as converged. The steps
+        go on until rounding stops them, whatever the tolerance.
+    max_iter
+        The most Newton steps to take.
+
+    Returns
+    -------
+    Solution
+        Weights (K,) as ``x``. Its scale is the one given, and :math:`\sum_k \alpha_k
+        (1 + |\log w_k|)` for the prior.
+
+    Raises
+    ------
+    ShapeError
+        Where the arrays do not fit together, or are empty.
+    NonFiniteError
+        On NaN or infinite entries, and where f is not finite at the start.
+    ParameterError
+        On a negative ``alpha``, a ``scale`` that is not positive, or a start off the simplex.
+
+    Examples
+    --------
+    Three exponentials, of which the last rises too steeply to have any weight:
+
+    >>> import numpy as np
+    >>> def tilted(w):
+    ...     e = np.exp(w * [1.0, 2, 3])
+    ...     return e.sum(), e * [1, 2, 3], np.diag(e * [1, 4, 9])
+    >>> solution = simplex_newton(tilted, [1.0, 0, 0], 0.0, scale=4.0)
+    >>> solution.x.round(6).tolist(), bool(solution.relative_gap < 1e-12)
+    ([0.897716, 0.102284, 0.0], True)
+    """
+    w, a = _validated(start, alpha, scale)
+    problem = _Problem(expand, a, float(scale))
+    with np.errstate(all="ignore"):  # what goes wrong shows up in the gap
+        first = problem.at(w)
+        if not first.finite:
+            raise NonFiniteError("f, its gradient or its Hessian is not finite at the start.")
+        best, iterations = _newton(problem, first, tol, max_iter)
+    converged = best.gap <= tol * best.scale
+    stopped = "iteration limit" if iterations == max_iter else "stalled"
+    return Solution(
+        x=best.w,
+        objective=np.asarray(best.value),
+        gap=np.asarray(best.gap),
+        scale=np.asarray(best.scale),
+        converged=np.asarray(converged),
+        iterations=np.asarray(iterations),
+        status=np.asarray("converged" if converged else stopped),
+    )
+
+
+def _validated(start: ArrayLike, alpha: ArrayLike, scale: float) -> tuple[Array, Array]:
+    """Return start and alpha as float arrays, the start with weight where the prior wants it."""
+    w, a = np.array(start, dtype=np.float64), np.asarray(alpha, dtype=np.float64)
+    if w.ndim != 1 or w.size == 0 or a.shape not in ((), w.shape):
+        raise ShapeError(f"Start has shape {w.shape} and alpha {a.shape}: want (K,) for both.")
+    for name, value in (("start", w), ("alpha", a)):
+        if not np.isfinite(value).all():
+            raise NonFiniteError(f"{name} has NaN or infinite entries.")
+        if (value < 0).any():
+            raise ParameterError(f"{name} has negative entries: got {value.min()}.")
+    if abs(w.sum() - 1) > 1e-6:
+        raise ParameterError(f"The start sums to {w.sum()}: want weights that sum to one.")
+    if not (np.isfinite(scale) and scale > 0):
+        raise ParameterError(f"The scale is {scale}: want a positive number, the size of f.")
+    if ((a > 0) & (w == 0)).any():
+        w = (1 - _FRESH) * w + _FRESH / len(w)
+    return w / w.sum(), np.broadcast_to(a, w.shape)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What one expansion tells about F at some weights."""
+
+    w: Array
+    value: float  # with the prior
+    gradient: Array  # of f alone
+    hessian: Array  # of f alone
+    gap: float
+    scale: float
+
+    @property
+    def finite(self) -> bool:
+        parts = (self.value, self.gradient, self.hessian)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    expand: Expand
+    alpha: Array
+    scale: float
+
+    def at(self, w: Array) -> _Point:
+        """Expand f at w, add the prior and the certificate."""
+        value, gradient, hessian = self.expand(w.copy())
+        g, H = np.asarray(gradient, dtype=np.float64), np.asarray(hessian, dtype=np.float64)
+        if g.shape != w.shape or H.shape != w.shape * 2:
+            raise ShapeError(
+                f"Gradient {g.shape}, Hessian {H.shape}: want (K,), (K, K); K={w.size}"
+            )
+        logs = self.alpha * np.log(np.where(self.alpha > 0, w, 1.0))
+        scale = self.scale + float((self.alpha + np.abs(logs)).sum())
+        # The bound is itself computed in float64: a smaller one would claim too much.
+        gap = max(self._gap(w, g), float(np.finfo(np.float64).eps) * scale)
+        return _Point(w, float(value) - float(logs.sum()), g, H, gap, scale)
+
+    def _gap(self, w: Array, g: Array) -> float:
+        """Return the gap of :func:`simplex_qp` for f linearised, a problem without curvature."""
+        linear = Quadratic(np.zeros((1, w.size, w.size)), g[None] / 2, self.alpha[None])
+        gap = float(linear.gap(w[None])[0])
+        return np.inf if np.isnan(gap) else gap
+
+    def slope(self, point: _Point, d: Array) -> float:
+        """Return the derivative of F along d."""
+        pull = self.alpha / np.where(self.alpha > 0, point.w, 1.0)
+        return float((point.gradient - pull) @ d)
+
+    def curvature(self, point: _Point, d: Array) -> float:
+        """Return the second derivative of F along d."""
+        pull = self.alpha / np.where(self.alpha > 0, point.w, 1.0) ** 2
+        return float(d @ point.hessian @ d + pull @ d**2)
+
+
+def _newton(problem: _Problem, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
+    """Take steps until rounding stops the progress; return the best point and their number.
+
+    With a prior the gap grows with the square of the error in the weights, so rounding hides
+    their last digits from it: of points whose gaps are nothing but rounding the last is best.
+    """
+    best, stale = point, 0
+    for iteration in range(max_iter):
+        patience = 1 if best.gap <= tol * best.scale else EXTRA
+        if stale >= patience:
+            return best, iteration
+        after = _line_search(problem, point, _model_minimum(problem, point))
+        falls = after.value < point.value - _ROUNDING * after.scale
+        progress = after.gap < best.gap / 2 or (falls and best.gap > tol * best.scale)
+        stale = 0 if progress else stale + 1
+        if after.gap <= max(best.gap, _ROUNDING * after.scale):
+            best = after
+        point = after
+    return best, max_iter
+
+
+def _model_minimum(problem: _Problem, point: _Point) -> Array:
+    """Minimise the quadratic model of f at a point, with the prior, over the simplex."""
+    # Rounding can leave a variance of zero below zero.
+    H = point.hessian + np.diag(np.maximum(-point.hessian.diagonal(), 0.0))
+    return simplex_qp(H / 2, (point.gradient - H @ point.w) / 2, problem.alpha).x
+
+
+def _line_search(problem: _Problem, start: _Point, target: Array) -> _Point:
+    """Go from a point towards the target until F is nearly level, at most to the target.
+
+    The slope is bracketed and its zero approached by Newton's method, by bisection where that
+    leaves the bracket. A negative slope proves by convexity that F has decreased.
+    """
+    d = target - start.w
+    rounding = _ROUNDING * start.scale
+    level = max(_LEVEL * abs(problem.slope(start, d)), rounding)
+    low, high, t = 0.0, 1.0, 1.0
+    reached = start
+    for _ in range(_EVALUATIONS):
+        w = target if t == 1 else np.maximum(start.w + t * d, 0.0)
+        point = problem.at(w / w.sum())
+        slope = problem.slope(point, d) if point.finite else np.inf
+        lower = slope <= 0 or point.value <= start.value + rounding
+        if lower and (abs(slope) <= level or (t == 1 and slope <= 0)):
+            return point
+        if slope <= 0:
+            low, reached = t, point
+        else:
+            high = t
+        step = t - np.float64(slope) / problem.curvature(point, d)
+        inside = low + (high - low) / 64 < step < high - (high - low) / 64
+        t = step if inside else (low + high) / 2
+    return reached

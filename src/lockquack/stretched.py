@@ -1,0 +1,58 @@
+"""A model as the weighted Hyvärinen score sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from lockquack.jets import Array
+from lockquack.predictive import LooDensity, Predictive
+from lockquack.transforms import Transform
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stretched(Predictive):
+    r"""The same draws with derivatives (√h g, h c + h' g) in place of (g, c).
+
+    Two times the second plus the square of the first is the weighted score
+    :math:`2 h' \partial\ell + 2h \partial^2 \ell + h (\partial\ell)^2`. The map is linear and the
+    same for all draws and models, so that it commutes with every pool.
+    """
+
+    model: Predictive
+    transform: Transform
+
+    @classmethod
+    def of(cls, model: Predictive, transform: Transform) -> Stretched:
+        """Look at a model through the weight of a transform."""
+        return cls(
+            model.observations,
+            n_chains=model.n_chains,
+            n_draws=model.n_draws,
+            likelihood=model.likelihood,
+            model=model,
+            transform=transform,
+        )
+
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        """Log densities of a tile, shape (draws, obs)."""
+        return self.model.logp(chain, draws, obs)
+
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        """Weighted derivatives of a tile, each of shape (draws, obs, component)."""
+        grad, curv = self.model.derivatives(chain, draws, obs)
+        root, slope = (each[obs] for each in self._stretch)
+        return root * grad, root * root * curv + slope * grad
+
+    def loo(self, *, progressbar: bool | None = None) -> LooDensity:
+        """Leave-one-out densities, those of the model itself."""
+        return self.model.loo(progressbar=progressbar)
+
+    @property
+    def draws_are_contiguous(self) -> bool:
+        """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
+        return self.model.draws_are_contiguous
+
+    @cached_property
+    def _stretch(self) -> tuple[Array, Array]:
+        return self.transform.stretch(self.observations.values)

@@ -1,0 +1,200 @@
+"""How uncertain fitted parameters are: sandwich, and the generalised posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockquack.fitting.base import Problem
+from lockquack.jets import Array
+from lockquack.operators.space import Phases, Simplex, Space
+
+#: Step of the finite differences of exact gradients.
+_STEP = 1e-5
+#: Eigenvalues below this share of the largest belong to directions that change nothing.
+_FLAT = 1e-9
+#: Weight, in units of an equal one, below which a model is not on the active face.
+_INACTIVE = 1e-3
+#: Sweeps of a chain before those that are kept.
+_WARMUP = 100
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """The objective around a solution, in free coordinates along the active face."""
+
+    jacobian: Array  # (P, D): parameters by D directions
+    bend: Array  # (D, D): Hessian of minus the total score and log prior
+    spread: Array  # (D, D): Σ_i of squared slopes of the scores, centred
+
+    def sandwich(self) -> Array:
+        """Covariance of the parameters, J⁻¹ I J⁻¹ / n, whatever the true distribution."""
+        inverse = pseudo_inverse(self.bend)
+        return self.jacobian @ inverse @ self.spread @ inverse @ self.jacobian.T
+
+    def learning_rate(self) -> float:
+        """Return η = tr(J I⁻¹ J) / tr(J), which gives the posterior the sandwich's spread.
+
+        J and I are those of the parameters, not of their free coordinates.
+        """
+        back = np.linalg.pinv(self.jacobian, rcond=_FLAT)
+        bend, spread = (back.T @ each @ back for each in (self.bend, self.spread))
+        return float(np.trace(bend @ pseudo_inverse(spread) @ bend) / np.trace(bend))
+
+
+def expand_around(problem: Problem, x: Array) -> Curvature:
+    """Differentiate the objective twice around a solution."""
+    space = problem.space
+    z = space.free(x)
+    directions = _directions(space, x)  # (P, D)
+    inside = np.isfinite(z)
+
+    def at(step: Array) -> Array:
+        return np.where(inside, z + step, z)
+
+    steps = _STEP * directions.T
+    changes = [problem.expand_free(at(s))[1] - problem.expand_free(at(-s))[1] for s in steps]
+    moves = [space.natural(at(s)) - space.natural(at(-s)) for s in steps]
+    D = directions.shape[1]
+    bend = np.reshape(changes, (D, -1)) @ directions / (2 * _STEP)
+    slopes = directions.T @ space.pull(z, problem.expand(x)[1])  # (D, n)
+    centred = slopes - slopes.mean(axis=1, keepdims=True)
+    return Curvature(
+        np.reshape(moves, (D, -1)).T / (2 * _STEP), (bend + bend.T) / 2, centred @ centred.T
+    )
+
+
+def weight_jacobian(problem: Problem, x: Array) -> Array:
+    """Differentiate the models' weights in the parameters, (K, P)."""
+    steps = _STEP * np.eye(x.size)
+    columns = [(problem.weights(x + s) - problem.weights(x - s)) / (2 * _STEP) for s in steps]
+    return np.stack(columns, axis=1)
+
+
+def draw_posterior(
+    problem: Problem,
+    x: Array,
+    learning_rate: float,
+    n_chains: int,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> Array:
+    """Draw parameters from prior × exp(η total score), (chain, draw, P), by slice sampling.
+
+    Weights on a simplex move in pairs, one gaining what the other loses, so their bounds are
+    known and nothing needs tuning; other parameters move along their free coordinates.
+    """
+
+    def log_density(at: Array) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_prior = problem.space.log_prior(at)
+            total = -problem.objective(at) - log_prior
+            value = learning_rate * total + log_prior
+        return value if np.isfinite(value) else -np.inf
+
+    draws = np.empty((n_chains, n_draws, x.size))
+    for chain in range(n_chains):
+        at = x.copy()
+        for sweep in range(-_WARMUP, n_draws):
+            for move in _moves(problem.space, at, rng):
+                at = move.sample(log_density, at, rng)
+            if sweep >= 0:
+                draws[chain, sweep] = at
+    return draws
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A line through the present parameters, with the range of its coordinate and the volume."""
+
+    place: Callable[[Array, float], Array]
+    low: float
+    high: float
+    log_volume: Callable[[float], float]
+
+    def sample(
+        self, log_density: Callable[[Array], float], at: Array, rng: np.random.Generator
+    ) -> Array:
+        """Take a step by slice sampling, shrinking the range towards the present place."""
+        level = log_density(at) + self.log_volume(0.0) - rng.exponential()
+        low, high = self.low, self.high
+        while True:
+            t = rng.uniform(low, high)
+            moved = self.place(at, t)
+            if log_density(moved) + self.log_volume(t) > level or high - low < 1e-12:
+                return moved
+            low, high = (t, high) if t < 0 else (low, t)
+
+
+def _moves(space: Space, at: Array, rng: np.random.Generator) -> Iterator[_Move]:
+    """One sweep of moves: every weight with a random partner, every other parameter alone."""
+    start = 0
+    for block in space.blocks:
+        if isinstance(block, Simplex):
+            for k in range(block.size if block.size > 1 else 0):
+                j = int(rng.choice(np.delete(np.arange(block.size), k)))
+                yield _exchange(at, start + j, start + k)
+        else:
+            for k in range(block.size):
+                yield _along(space, at, start + k, rng)
+        start += block.size
+
+
+def _exchange(at: Array, j: int, k: int) -> _Move:
+    """Move weight from k to j."""
+
+    def place(x: Array, t: float) -> Array:
+        moved = x.copy()
+        moved[j], moved[k] = max(x[j] + t, 0.0), max(x[k] - t, 0.0)
+        return moved
+
+    return _Move(place, -float(at[j]), float(at[k]), lambda t: 0.0)
+
+
+def _along(space: Space, at: Array, k: int, rng: np.random.Generator) -> _Move:
+    """Move one free coordinate within a window of random place and fixed width."""
+    z = space.free(at)
+    width = 4.0
+    low = -width * rng.random()
+
+    def coordinates(t: float) -> Array:
+        moved = z.copy()
+        moved[k] += t
+        return moved
+
+    return _Move(
+        lambda x, t: space.natural(coordinates(t)),
+        low,
+        low + width,
+        lambda t: space.log_volume(coordinates(t)),
+    )
+
+
+def _directions(space: Space, x: Array) -> Array:
+    """Orthonormal directions in free coordinates, (P, D), that leave weights at zero there.
+
+    A common shift of the coordinates of a simplex, or of phases, changes nothing and is left out.
+    """
+    columns = [np.zeros((0, x.size))]
+    start = 0
+    for block, part in space.parts(x):
+        on = np.ones(block.size, dtype=bool)
+        if isinstance(block, Simplex):
+            on = part > _INACTIVE / block.size
+        members = start + np.flatnonzero(on)
+        basis = np.eye(members.size)
+        if isinstance(block, Simplex | Phases) and members.size:
+            centring = basis - 1.0 / members.size
+            basis = np.linalg.qr(centring)[0][:, : members.size - 1].T
+        rows = np.zeros((len(basis), x.size))
+        rows[:, members] = basis
+        columns.append(rows)
+        start += block.size
+    return np.concatenate(columns).T
+
+
+def pseudo_inverse(matrix: Array) -> Array:
+    """Inverse of a symmetric matrix in the directions in which it is not zero."""
+    return np.asarray(np.linalg.pinv(matrix, rcond=_FLAT, hermitian=True))
