@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-ppl lint format clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -11,6 +11,12 @@ demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-outpu
 # Two test processes with a linear algebra library of one thread each, not of two.
 test: $(VENV)/.dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+test-ppl: ## Run the tests of PyMC, Bambi, NumPyro and Stan models, in an environment of their own
+	$(MAKE) VENV=$(VENV)-ppl ppl-tests
+
+ppl-tests: $(VENV)/.ppl
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/ppl
 
 lint: $(VENV)/.dev ## Check style and types
 	$(BIN)/ruff check
@@ -30,6 +36,10 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+$(VENV)/.ppl: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable . --group ppl
 	touch $@
 
 # Dependency groups need a newer pip than Python 3.11 brings.

@@ -26,7 +26,14 @@ from typing import Literal, Protocol
 import numpy as np
 
 from lockquack.diagnostics import mcse_mean
-from lockquack.jets import Array, Jet, log_sum_exp, pool_derivatives, softmax
+from lockquack.jets import (
+    Array,
+    Jet,
+    log_sum_exp,
+    mix_derivatives_equally,
+    pool_derivatives,
+    softmax,
+)
 
 Kind = Literal["loo", "in-sample", "held-out"]
 
@@ -211,7 +218,11 @@ def _pool_tile(
             terms = terms + given
         share, log_mass = softmax(terms, axis=1)
         square = np.square(share).sum(axis=1)
-    return _Blocks(log_mass, log_weight, square, *pool_derivatives(share, grad, curv, 1.0, axis=1))
+    if share is None:
+        pooled = mix_derivatives_equally(grad, curv)
+    else:
+        pooled = pool_derivatives(share, grad, curv, 1.0, axis=1)
+    return _Blocks(log_mass, log_weight, square, *pooled)
 
 
 def _derivatives(source: DrawJets, tile: _Tile, wanted: bool) -> tuple[Array, Array]:

@@ -111,6 +111,9 @@ def main() -> None:
     print("\nLeave-one-out log score, larger is better")
     for name, score in sorted(demo.log_scores.items(), key=lambda item: -item[1]):
         print(f"  {name:<14}{score:10.1f}{score - demo.log_scores[best]:+10.1f}")
+    table = lq.compare(demo.fit.models or {}, ["quack", "lock", "stack", "pseudo-BMA+", "select"])
+    print("\nWeights cross-validated (lq.compare): held-out log score, and is a difference noise?")
+    print(table[["elpd", "elpd_diff", "dse", "verdict"]].round(1).to_string())
     draw(demo, path)
     print(f"\nPredictions for four people: {path}")
 

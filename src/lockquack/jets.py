@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 #: Real, or complex where superposition needs phases.
 Numeric = NDArray[Any]
 
+#: Relative error of a sum of squares, and what of it a variance may take over.
+_ROUNDING, _DIGITS = 1e-15, 1e-11
+
 
 @dataclass(frozen=True)
 class Jet:
@@ -175,19 +178,9 @@ def pool_densities(
 
 
 def pool_derivatives(
-    share: Numeric | None, grad: Array, curv: Array, power: float, axis: int = 0
+    share: Numeric, grad: Array, curv: Array, power: float, axis: int = 0
 ) -> tuple[Array, Array]:
-    """Pool gradients and curvatures with the shares c_k already known.
-
-    ``share=None`` stands for equal shares. It is all that leave-one-out averaging over draws
-    needs (its importance ratios cancel the likelihood), so no density is read and nothing is
-    exponentiated there.
-    """
-    if share is None:
-        mean = grad.mean(axis=axis)
-        square = grad - np.expand_dims(mean, axis)
-        square *= square
-        return mean, curv.mean(axis=axis) + power * square.mean(axis=axis)
+    """Pool gradients and curvatures with the shares c_k already known."""
     share = share[..., None]
     mean = _weighted_sum(share, grad, axis)
     pooled = _weighted_sum(share, curv, axis)
@@ -195,6 +188,28 @@ def pool_derivatives(
         centred = grad - np.expand_dims(mean, axis)
         pooled = pooled + power * _weighted_sum(share, centred * centred, axis)
     return np.real(mean), np.real(pooled)
+
+
+def mix_derivatives_equally(grad: Array, curv: Array) -> tuple[Array, Array]:
+    """Pool (group, member, ...) derivatives by equal shares and power 1: mean h + Var g.
+
+    It is all that leave-one-out averaging over draws needs (its importance ratios cancel the
+    likelihood), so no density is read and nothing is exponentiated there. The variance is the
+    mean of squares less the square of the mean, in one reading; only where that would lose
+    digits it is centred first.
+    """
+    groups, length = grad.shape[:2]
+    flat, flat_curv = (each.reshape(groups, length, -1) for each in (grad, curv))
+    equal = np.full((1, length), 1.0 / length)
+    mean = np.matmul(equal, flat)[:, 0]
+    square = mean * mean
+    variance = np.einsum("gms,gms->gs", flat, flat) / length - square
+    pooled = np.matmul(equal, flat_curv)[:, 0]
+    if (square * _ROUNDING > _DIGITS * (np.abs(pooled) + np.abs(variance))).any():
+        centred = flat - mean[:, None]
+        variance = np.einsum("gms,gms->gs", centred, centred) / length
+    shape = (groups, *grad.shape[2:])
+    return mean.reshape(shape), (pooled + variance).reshape(shape)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from lockquack.fitting.base import Problem
 from lockquack.jets import Array
-from lockquack.operators.space import Phases, Simplex, Space
+from lockquack.operators.space import Phases, Positive, Simplex, Space
 
 #: Step of the finite differences of exact gradients.
 _STEP = 1e-5
@@ -39,6 +40,8 @@ class Curvature:
 
         J and I are those of the parameters, not of their free coordinates.
         """
+        if not self.bend.size:
+            return float("nan")  # nothing varies
         back = np.linalg.pinv(self.jacobian, rcond=_FLAT)
         bend, spread = (back.T @ each @ back for each in (self.bend, self.spread))
         return float(np.trace(bend @ pseudo_inverse(spread) @ bend) / np.trace(bend))
@@ -58,11 +61,11 @@ def expand_around(problem: Problem, x: Array) -> Curvature:
     changes = [problem.expand_free(at(s))[1] - problem.expand_free(at(-s))[1] for s in steps]
     moves = [space.natural(at(s)) - space.natural(at(-s)) for s in steps]
     D = directions.shape[1]
-    bend = np.reshape(changes, (D, -1)) @ directions / (2 * _STEP)
+    bend = np.reshape(changes, (D, z.size)) @ directions / (2 * _STEP)
     slopes = directions.T @ space.pull(z, problem.expand(x)[1])  # (D, n)
     centred = slopes - slopes.mean(axis=1, keepdims=True)
     return Curvature(
-        np.reshape(moves, (D, -1)).T / (2 * _STEP), (bend + bend.T) / 2, centred @ centred.T
+        np.reshape(moves, (D, z.size)).T / (2 * _STEP), (bend + bend.T) / 2, centred @ centred.T
     )
 
 
@@ -96,10 +99,10 @@ def draw_posterior(
 
     draws = np.empty((n_chains, n_draws, x.size))
     for chain in range(n_chains):
-        at = x.copy()
+        at = _inside(problem.space, x)
         for sweep in range(-_WARMUP, n_draws):
-            for move in _moves(problem.space, at, rng):
-                at = move.sample(log_density, at, rng)
+            for move_from in _moves(problem.space, rng):
+                at = move_from(at).sample(log_density, at, rng)
             if sweep >= 0:
                 draws[chain, sweep] = at
     return draws
@@ -128,17 +131,29 @@ class _Move:
             low, high = (t, high) if t < 0 else (low, t)
 
 
-def _moves(space: Space, at: Array, rng: np.random.Generator) -> Iterator[_Move]:
-    """One sweep of moves: every weight with a random partner, every other parameter alone."""
+def _inside(space: Space, x: Array) -> Array:
+    """Move weights of exactly zero to where their logarithm can move."""
+    parts = [
+        np.maximum(part, _INACTIVE) if isinstance(block, Positive) else part
+        for block, part in space.parts(x)
+    ]
+    return np.concatenate(parts)
+
+
+def _moves(space: Space, rng: np.random.Generator) -> Iterator[Callable[[Array], _Move]]:
+    """One sweep of moves: every weight with a random partner, every other parameter alone.
+
+    Each is made from where the one before it has led.
+    """
     start = 0
     for block in space.blocks:
         if isinstance(block, Simplex):
             for k in range(block.size if block.size > 1 else 0):
                 j = int(rng.choice(np.delete(np.arange(block.size), k)))
-                yield _exchange(at, start + j, start + k)
+                yield partial(_exchange, j=start + j, k=start + k)
         else:
             for k in range(block.size):
-                yield _along(space, at, start + k, rng)
+                yield partial(_along, space=space, k=start + k, rng=rng)
         start += block.size
 
 
@@ -153,7 +168,7 @@ def _exchange(at: Array, j: int, k: int) -> _Move:
     return _Move(place, -float(at[j]), float(at[k]), lambda t: 0.0)
 
 
-def _along(space: Space, at: Array, k: int, rng: np.random.Generator) -> _Move:
+def _along(at: Array, space: Space, k: int, rng: np.random.Generator) -> _Move:
     """Move one free coordinate within a window of random place and fixed width."""
     z = space.free(at)
     width = 4.0

@@ -44,9 +44,11 @@ _AGREE = 1e-6
 #: The same for values that are equal but for rounding.
 _TIE = 1e-12
 #: Most steps of the quasi-Newton method, most evaluations of f for them, and its memory.
-_QUASI_STEPS = 5000
-_QUASI_EVALUATIONS = 20000
+_QUASI_STEPS = 300
+_QUASI_EVALUATIONS = 1000
 _MEMORY = 20
+#: Largest slope, in units of the scale, at which it hands over to Newton's method.
+_QUASI_SLOPE = 1e-7
 _CONVERGED = "converged"
 
 
@@ -381,7 +383,7 @@ def _quasi_newton(problem: _Problem, start: _Point, tol: float) -> tuple[_Point,
             "maxiter": _QUASI_STEPS,
             "maxfun": _QUASI_EVALUATIONS,
             "maxcor": _MEMORY,
-            "gtol": tol,
+            "gtol": max(tol, _QUASI_SLOPE),
             "ftol": float(np.finfo(np.float64).eps),
         },
     )
