@@ -1,16 +1,83 @@
-"""What every registered operator must do."""
+"""What every operator must do, what its limits are, and how superposition is normalised."""
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
+import lockquack as lq
+from lockquack.density.nodes import lay_nodes
+from lockquack.errors import ParameterError, UnknownNameError
+from lockquack.evidence import Nodes
 from lockquack.families import FAMILIES
-from lockquack.fitting import PROBLEMS
 from lockquack.jets import Jet, stack_jets
-from lockquack.operators import OPERATORS
+from lockquack.operators import (
+    OPERATORS,
+    Hoelder,
+    Hybrid,
+    Linear,
+    Locking,
+    Nested,
+    Operator,
+    Superposition,
+    describe,
+    from_description,
+    get_operator,
+)
+from lockquack.operators.base import SumOverNodes
+from lockquack.operators.nested import CompositeOperator
+from lockquack.transforms import TRANSFORMS
 
-WEIGHTS = np.array([0.2, 0.5, 0.3])
+NAMES = ("a", "b", "c")
+PARTS = ("logp", "grad", "curv")
+W = np.array([0.2, 0.5, 0.3])
+
+DEEP = Nested(Locking("nonnegative"), [(Linear(), ["b", "c"]), "b"])
+NESTED = [
+    Nested(Locking(), [(Linear(), ["a", "b"]), "c"]),
+    Nested(Linear(), [(Locking(), ["a", "b"]), (Superposition(), ["b", "c"])]),
+    Nested(Hoelder(), [(Hybrid(), ["a", "c"]), "b"]),
+    Nested(Superposition(), [(DEEP, ["b", "c"]), "a"]),
+    Nested(Linear(), [(Linear(), ["a", "b"]), (Hoelder(1), ["b", "c"])]),
+]
+INSTANCES = [
+    *(kind() for kind in OPERATORS.values()),
+    Locking("nonnegative"),
+    Superposition(phases=0),
+    Superposition(phases=[0.3, -0.4, 2.5]),
+    Superposition(capped=True),
+    Hoelder(-1),
+    Hoelder(0.3),
+    Hoelder(1),
+    Hybrid(signed=True),
+    *NESTED,
+]
+
+
+@pytest.fixture(params=INSTANCES, ids=repr)
+def operator(request) -> Operator:
+    return request.param.bind(NAMES)
+
+
+def has_total_one(operator):
+    """Whether exponents sum to one at every level, so that the pool is of degree one."""
+    return "nonnegative" not in repr(operator) and "signed" not in repr(operator)
+
+
+def over(property_of_it):
+    """Run a test over the operators that have some property."""
+    chosen = [each.bind(NAMES) for each in INSTANCES if property_of_it(each)]
+    return pytest.mark.parametrize("operator", chosen, ids=repr)
+
+
+of_total_one = over(has_total_one)
+not_signed = over(lambda operator: "signed" not in repr(operator))
+not_nested = over(lambda operator: not isinstance(operator, Nested))
+not_composite = over(lambda operator: not isinstance(operator, CompositeOperator))
 
 
 def members(y):
@@ -29,90 +96,525 @@ def members(y):
     )
 
 
-@pytest.fixture(params=OPERATORS)
-def operator(request):
-    return OPERATORS[request.param]()
+def somewhere(operator, seed=0, K=3):
+    """Parameters of an operator, nothing special about them."""
+    space = operator.space(np.ones(K))
+    return space.natural(0.7 * np.random.default_rng(seed).normal(size=space.size))
+
+
+def shifted(jets, by):
+    return Jet(jets.logp + by, jets.grad, jets.curv)
+
+
+def close(a, b, **tolerance):
+    for part in PARTS:
+        np.testing.assert_allclose(getattr(a, part), getattr(b, part), **tolerance)
+
+
+# The contract
 
 
 @pytest.mark.parametrize("d", [0, 3])
 def test_derivatives_match_finite_differences(operator, d):
-    rng = np.random.default_rng(1)
-    y = rng.normal(size=5) if d == 0 else rng.normal(size=(5, d))
-    pooled, step = operator.pool(members(y), WEIGHTS), 1e-4
+    y = np.random.default_rng(1).normal(size=(5, d) if d else 5)
+    x, step = somewhere(operator), 2e-3
+    pooled = operator.pool(members(y), x)
     for j in range(max(d, 1)):
-        shift = step if d == 0 else step * np.eye(d)[j]
-        above, here, below = (
-            operator.pool_density(members(at).logp, WEIGHTS) for at in (y + shift, y, y - shift)
+        shift = step * np.eye(d)[j] if d else step
+        far, above, here, below, beyond = (
+            operator.pool_density(members(y + by * shift).logp, x) for by in (2, 1, 0, -1, -2)
         )
-        np.testing.assert_allclose(pooled.grad[:, j], (above - below) / (2 * step), rtol=2e-6)
-        bend = (above - 2 * here + below) / step**2
-        np.testing.assert_allclose(pooled.curv[:, j], bend, rtol=2e-5, atol=2e-6)
+        slope = (8 * (above - below) - (far - beyond)) / (12 * step)
+        bend = (16 * (above + below) - 30 * here - (far + beyond)) / (12 * step**2)
+        np.testing.assert_allclose(pooled.grad[:, j], slope, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(pooled.curv[:, j], bend, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("d", [0, 2])
+def test_push_matches_finite_differences(operator, d):
+    rng = np.random.default_rng(2)
+    jets, x = members(rng.normal(size=(4, d) if d else 4)), somewhere(operator, 3)
+    for k in range(3):
+        one = jets[k]
+        tangent = Jet(*(rng.normal(size=(2, *getattr(one, part).shape)) for part in PARTS))
+        pushed = operator.push(jets, x, k, tangent)
+        for t in range(2):
+
+            def moved(step, k=k, way=tangent[t]):
+                parts = [getattr(jets, part).copy() for part in PARTS]
+                for part, change in zip(parts, (way.logp, way.grad, way.curv), strict=True):
+                    part[k] += step * change
+                return operator.pool(Jet(*parts), x)
+
+            above, below, step = moved(1e-5), moved(-1e-5), 2e-5
+            for part in PARTS:
+                slope = (getattr(above, part) - getattr(below, part)) / step
+                np.testing.assert_allclose(
+                    getattr(pushed, part)[t], slope, rtol=1e-6, atol=1e-7, err_msg=part
+                )
+
+
+def one_hot(operator, k):
+    """Parameters with all weight on model k, where the operator has weights of models."""
+    x = somewhere(operator, 4)
+    if isinstance(operator, Hybrid):
+        return np.concatenate([np.eye(4)[k + 1], x[4:]])
+    return np.concatenate([np.eye(3)[k], x[3:]])
+
+
+@not_nested
 def test_one_hot_weights_return_that_model(operator):
     jets = members(np.array([-0.4, 1.3]))
     for k in range(3):
-        pooled = operator.pool(jets, np.eye(3)[k])
-        for part in ("logp", "grad", "curv"):
-            np.testing.assert_allclose(getattr(pooled, part), getattr(jets[k], part), rtol=1e-13)
+        x = one_hot(operator, k)
+        close(operator.pool(jets, x), jets[k], rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(operator.weights(x, 3), np.eye(3)[k])
 
 
-def test_permuting_models_permutes_weights(operator):
-    jets, order = members(np.array([-0.4, 1.3])), [2, 0, 1]
-    a, b = operator.pool(jets, WEIGHTS), operator.pool(jets[order], WEIGHTS[order])
-    np.testing.assert_allclose(a.curv, b.curv, rtol=1e-12)
-    np.testing.assert_allclose(a.logp, b.logp, rtol=1e-12)
+def test_a_member_of_a_pool_of_pools_can_have_all_the_weight():
+    jets = members(np.array([-0.4, 1.3]))
+    operator = NESTED[0].bind(NAMES)
+    close(operator.pool(jets, np.array([0.0, 1.0, 0.3, 0.7])), jets[2], rtol=1e-13)
+    mixture = Linear().pool(jets[:2], np.array([0.3, 0.7]))
+    close(operator.pool(jets, np.array([1.0, 0.0, 0.3, 0.7])), mixture, rtol=1e-13)
+    np.testing.assert_allclose(
+        operator.weights(np.array([0.6, 0.4, 0.3, 0.7]), 3), [0.18, 0.42, 0.4]
+    )
 
 
+ORDER = [2, 0, 1]
+
+
+def permuted(operator, x):
+    """The same pool for models in another order: the operator and its parameters."""
+    if isinstance(operator, Nested):
+        names = tuple(NAMES[k] for k in ORDER)
+        return next(each for each in NESTED if each.bind(NAMES) == operator).bind(names), x
+    blocks = [part for _, part in operator.space(np.ones(3)).parts(x)]
+    if isinstance(operator, Hybrid):
+        blocks = [blocks[0][:1], blocks[0][1:], blocks[1]]
+    moved = np.concatenate([part[ORDER] if part.size == 3 else part for part in blocks])
+    if isinstance(operator, Superposition) and len(operator.phases or ()) > 1:
+        return Superposition(np.array(operator.phases)[ORDER]), moved
+    return operator, moved
+
+
+def test_permuting_models_permutes(operator):
+    jets, x = members(np.array([-0.4, 1.3])), somewhere(operator, 5)
+    other, moved = permuted(operator, x)
+    close(other.pool(jets[ORDER], moved), operator.pool(jets, x), rtol=1e-11)
+    np.testing.assert_allclose(
+        other.weights(moved, 3), operator.weights(x, 3)[ORDER], rtol=1e-13, atol=1e-15
+    )
+
+
+@over(lambda operator: has_total_one(operator) or not isinstance(operator, Nested))
 @pytest.mark.parametrize("shift", [-800.0, 800.0])
 def test_a_common_shift_of_logp_shifts_the_pool(operator, shift):
-    jets = members(np.array([-0.4, 1.3]))
-    a = operator.pool(jets, WEIGHTS)
-    b = operator.pool(Jet(jets.logp + shift, jets.grad, jets.curv), WEIGHTS)
-    np.testing.assert_allclose(b.logp - shift, a.logp, atol=1e-10)
-    np.testing.assert_allclose(b.curv, a.curv, rtol=1e-10)
+    jets, x = members(np.array([-0.4, 1.3])), somewhere(operator, 6)
+    total = 1.0
+    if not has_total_one(operator):
+        total = x[:4].sum() if isinstance(operator, Hybrid) else x.sum()
+    a, b = operator.pool(jets, x), operator.pool(shifted(jets, shift), x)
+    np.testing.assert_allclose(b.logp - total * shift, a.logp, atol=1e-9)
+    np.testing.assert_allclose(b.grad, a.grad, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(b.curv, a.curv, rtol=1e-9, atol=1e-11)
 
 
 def test_the_density_is_that_of_the_jet(operator):
-    jets = members(np.array([-0.4, 1.3]))
+    jets, x = members(np.array([-0.4, 1.3])), somewhere(operator, 7)
+    np.testing.assert_array_equal(operator.pool(jets, x).logp, operator.pool_density(jets.logp, x))
     np.testing.assert_array_equal(
-        operator.pool(jets, WEIGHTS).logp, operator.pool_density(jets.logp, WEIGHTS)
+        operator.tangents(jets, x).logp, operator.density_tangents(jets.logp, x)
     )
 
 
-def test_a_normalised_pool_integrates_to_one(operator):
-    grid = np.linspace(-25, 30, 20_001)
-    total = np.trapezoid(np.exp(operator.pool(members(grid), WEIGHTS).logp), grid)
+@not_signed
+@pytest.mark.parametrize("seed", [8, 9])
+def test_only_a_normalised_pool_integrates_to_one(operator, seed):
+    grid = np.linspace(-45, 50, 20_001)
+    logq = operator.pool_density(members(grid).logp, somewhere(operator, seed))
+    total = np.trapezoid(np.exp(logq), grid)
     assert (abs(total - 1) < 1e-9) == operator.normalised
 
 
-@pytest.mark.parametrize("pair", PROBLEMS, ids=lambda pair: "-".join(p.__name__ for p in pair))
-def test_problems_agree_with_operator_and_rule(pair):
-    # The slopes and the solution must be those of the rule's score of the operator's pool.
-    operator, rule = pair[0](), pair[1]()
-    rng = np.random.default_rng(2)
-    y = rng.normal(0.5, 1.2, size=50)
-    jets, unit = members(y), rule.unit(y[:, None])
-    problem = PROBLEMS[pair](jets, unit, np.full(3, 1.01))
+FORMULAS = {
+    Linear(): lambda p, x: p.T @ x,
+    Locking(): lambda p, x: np.prod(p.T**x, axis=1),
+    Locking("nonnegative"): lambda p, x: np.prod(p.T**x, axis=1),
+    Superposition(): lambda p, x: abs(np.sqrt(p.T) @ (np.sqrt(x[:3]) * np.exp(1j * x[3:]))) ** 2,
+    Hybrid(): lambda p, x: (p.T @ x[4:]) ** x[0] * np.prod(p.T ** x[1:4], axis=1),
+    Hybrid(signed=True): lambda p, x: (p.T @ x[4:]) ** x[0] * np.prod(p.T ** x[1:4], axis=1),
+    Hoelder(): lambda p, x: (p.T ** x[3] @ x[:3]) ** (1 / x[3]),
+    Hoelder(-1): lambda p, x: 1 / (p.T**-1 @ x),
+}
 
-    def total(w):
-        return rule.score(operator.pool(jets, w), unit).sum()
 
-    step = 1e-6
-    for j in range(3):
-        change = step * np.eye(3)[j]
-        slope = (total(WEIGHTS + change) - total(WEIGHTS - change)) / (2 * step)
-        assert problem.slopes(WEIGHTS)[j] == pytest.approx(-slope, rel=1e-6)
-    direction = np.array([0.5, 0.5, -1.0])
-    scores = [total(WEIGHTS + t * direction) for t in np.linspace(-0.3, 0.2, 500)]
-    assert problem.score_range(WEIGHTS, direction, -0.3, 0.2) == pytest.approx(
-        np.ptp(scores), rel=1e-3
+@pytest.mark.parametrize("operator", FORMULAS, ids=repr)
+def test_the_density_is_the_written_formula(operator):
+    density = np.exp(members(np.linspace(-3, 4, 9)).logp)
+    for seed in range(3):
+        x = somewhere(operator, seed)
+        got = np.exp(operator.pool_density(np.log(density), x))
+        np.testing.assert_allclose(got, FORMULAS[operator](density, x), rtol=1e-12)
+
+
+def vanishing(rng):
+    """Log densities of three models at eight places, of which some deem some impossible."""
+    logp = rng.normal(size=(3, 8)) - 2.0
+    logp[0, [1, 4, 6, 7]] = logp[1, [2, 4, 7]] = logp[2, [3, 6, 7]] = -np.inf
+    return logp
+
+
+@not_signed
+def test_impossible_outcomes_make_no_nan(operator, rng):
+    logp = vanishing(rng)
+    nodes = Nodes(logp[..., None], np.zeros((8, 1)))
+    for seed in range(4):
+        x = somewhere(operator, seed)
+        logq = operator.pool_density(logp, x)
+        assert not np.isnan(logq).any()
+        assert logq[7] == -np.inf
+        assert np.isfinite(logq[[0, 5]]).all()
+        log_norm, slopes = SumOverNodes(operator, nodes).tangents(x)
+        assert np.isfinite(log_norm).all()
+        assert np.isfinite(slopes).all()
+        np.testing.assert_allclose(log_norm, np.logaddexp.reduce(logq), atol=1e-12)
+        if operator.vanishes_with_any:
+            assert (logq[[1, 2, 3, 4, 6]] == -np.inf).all()
+        # A model without weight may say anything.
+        if not isinstance(operator, CompositeOperator):
+            for k in range(3):
+                np.testing.assert_allclose(
+                    operator.pool_density(logp, one_hot(operator, k)), logp[k], rtol=1e-12
+                )
+
+
+def test_impossible_outcomes_leave_derivatives_of_the_others(rng):
+    # At an outcome that model 0 deems impossible, a mixture is that of the others.
+    jets = members(rng.normal(size=4))
+    jets.logp[0] = -np.inf
+    for operator in (Linear(), Superposition(phases=0), Hoelder(0.3)):
+        close(
+            operator.pool(jets, W),
+            shifted(operator.pool(jets[1:], W[1:]), 0.0),
+            rtol=1e-12,
+        )
+
+
+# Making them, and making them again
+
+
+@pytest.mark.parametrize("operator", INSTANCES, ids=repr)
+def test_its_description_makes_it_again(operator):
+    for each in (operator, operator.bind(NAMES), operator.without_zeros()):
+        again = from_description(json.loads(json.dumps(describe(each))))
+        assert again == each
+        assert hash(again) == hash(each)
+        assert describe(again) == describe(each)
+
+
+@pytest.mark.parametrize("operator", INSTANCES, ids=repr)
+def test_its_repr_is_python(operator):
+    kinds = {kind.__name__: kind for kind in (*OPERATORS.values(), Nested)}
+    assert eval(repr(operator), kinds) == operator
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_name_a_class_or_an_operator_resolves(name):
+    kind = OPERATORS[name]
+    assert type(get_operator(name)) is type(get_operator(kind)) is kind
+    made = kind()
+    assert get_operator(made) is made
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: get_operator("lineer"), UnknownNameError, "Did you mean 'linear'"),
+        (lambda: get_operator(3), UnknownNameError, "Known: "),
+        (lambda: Locking("nonnegativ"), UnknownNameError, "Did you mean 'nonnegative'"),
+        (lambda: Hoelder(np.inf), ParameterError, "finite"),
+        (lambda: Hoelder("1"), ParameterError, "finite number"),
+        (lambda: Hybrid(signed=True, prior_sd=0.0), ParameterError, "positive"),
+        (lambda: Superposition(phases=[[0.0]]), ParameterError, "one per model"),
+        (lambda: Superposition(phases=np.nan), ParameterError, "finite"),
+        (lambda: Superposition(phases=[0, 1]).space(np.ones(3)), ParameterError, "2 phases and 3"),
+        (lambda: Superposition(phases=[0, 3.12]).without_zeros(), ParameterError, "LogScore"),
+        (lambda: Nested(Locking(), []), ParameterError, "list of members"),
+        (lambda: Nested("locking", ["a"]), ParameterError, "an operator and a list"),
+        (lambda: Nested(Locking(), [(Linear(), "ab")]), ParameterError, "such as"),
+        (lambda: Nested(Locking(), [3.0]), ParameterError, "got 3.0"),
+        (lambda: NESTED[0].bind(("a", "bb", "c")), UnknownNameError, "Did you mean 'bb'"),
+        (lambda: Nested(Linear(), [3]).bind(NAMES), UnknownNameError, "Known: a, b, c"),
+        (lambda: Hybrid().restrict(np.ones(7), W > 0.2), ParameterError, "cannot be left out"),
+    ],
+)
+def test_what_cannot_be_made_says_why(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_names_of_models_become_positions():
+    assert repr(NESTED[0].bind(NAMES)) == "Nested(Locking(), [(Linear(), [0, 1]), 2])"
+    assert NESTED[0].bind(NAMES).bind(NAMES) == NESTED[0].bind(NAMES)
+    # Inner names are positions among the models of the inner pool.
+    inner = NESTED[3].bind(NAMES).members[0][0]
+    assert repr(inner) == "Nested(Locking(weights='nonnegative'), [(Linear(), [0, 1]), 0])"
+    everything = Nested(Locking(), [Linear(), "a"])
+    assert everything.bind(NAMES) == Nested(Locking(), [(Linear(), [0, 1, 2]), 0])
+
+
+def test_no_cap_is_lost_inside_a_pool_of_pools():
+    operator = Nested(Superposition(), [(Superposition(), ["a", "b"]), "c"]).without_zeros()
+    assert repr(operator).count("capped=True") == 2
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        Nested(Nested(Locking(), [(Linear(), [0, 1]), 2]), [(Linear(), ["a", "b"]), "a", "c"]),
+        *NESTED,
+    ],
+    ids=repr,
+)
+def test_every_parameter_of_a_pool_of_pools_is_reported(operator):
+    operator = operator.bind(NAMES)
+    x = somewhere(operator)
+    reported = operator.parameters(x, 3)
+    np.testing.assert_array_equal(np.concatenate(list(reported.values())), x)
+
+
+@not_composite
+def test_leaving_out_a_model_without_weight_changes_nothing(operator):
+    jets, x = members(np.array([-0.4, 1.3])), somewhere(operator, 2)
+    x[:3] = [0.3, 0.0, 0.7]
+    keep = np.array([True, False, True])
+    other, rest = operator.restrict(x, keep)
+    close(other.pool(jets[keep], rest), operator.pool(jets, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("inner", [Locking("nonnegative"), Hybrid(signed=True)])
+def test_a_pool_of_pools_is_integrable_only_if_all_of_them_are(inner):
+    assert Nested(Locking(), [Linear(), "a"]).always_integrable
+    assert not Nested(Linear(), [inner, "a"]).always_integrable
+    assert not Nested(inner, [Linear(), "a"]).always_integrable
+
+
+# Limits
+
+
+def test_hoelder_one_is_linear():
+    jets = members(np.linspace(-2, 3, 7))
+    close(Hoelder(1).pool(jets, W), Linear().pool(jets, W), rtol=1e-14)
+    close(Hoelder().pool(jets, np.append(W, 1.0)), Linear().pool(jets, W), rtol=1e-14)
+
+
+def test_hoelder_tends_to_locking():
+    jets = members(np.linspace(-2, 3, 7))
+    locked = Locking().pool(jets, W)
+
+    def distance(p):
+        pooled = Hoelder(p).pool(jets, W)
+        return max(np.abs(getattr(pooled, part) - getattr(locked, part)).max() for part in PARTS)
+
+    for p in (1e-3, -1e-3, 1e-4):
+        assert distance(p) / distance(p / 10) == pytest.approx(10.0, rel=0.1)
+    for p in (1e-9, -1e-9, 0):
+        close(Hoelder(p).pool(jets, W), locked, rtol=1e-14)
+    close(Hoelder().pool(jets, np.append(W, 1e-9)), locked, rtol=1e-14)
+    # In between, neither rounding of (1/p) log Σ w π^p nor the limit does harm.
+    close(Hoelder(2e-8).pool(jets, W), locked, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("p", "extreme"), [(400.0, np.max), (-400.0, np.min)])
+def test_hoelder_of_a_large_order_is_the_extreme_density(p, extreme):
+    logp = members(np.linspace(-2, 3, 7)).logp
+    got = Hoelder(p).pool_density(logp, W)
+    np.testing.assert_allclose(got, extreme(logp, axis=0), atol=-2 * np.log(W.min()) / abs(p))
+
+
+def test_equal_phases_are_the_power_pool_of_order_a_half():
+    # |Σ √(w π)|² = (Σ √w π^½)²: coefficients √w, which do not sum to one.
+    jets = members(np.linspace(-2, 3, 7))
+    root = np.sqrt(W)
+    pooled = Hoelder(0.5).pool(jets, root / root.sum())
+    scaled = shifted(pooled, 2 * np.log(root.sum()))
+    close(Superposition(phases=0).pool(jets, W), scaled, rtol=1e-12)
+    for phase in (0.0, 1.1, -4.0):
+        x = np.append(W, np.full(3, phase))
+        close(Superposition().pool(jets, x), scaled, rtol=1e-12)
+        close(Superposition(phases=phase).pool(jets, W), scaled, rtol=1e-12)
+
+
+def test_phases_averaged_over_the_circle_give_back_the_mixture():
+    # The cross terms are of frequency one in every phase: a few equidistant ones average exactly.
+    logp = members(np.linspace(-2, 3, 7)).logp
+    circle = 2 * np.pi * np.arange(5) / 5
+    pools = [
+        Superposition().pool_density(logp, np.array([*W, first, second, 0.0]))
+        for first in circle
+        for second in circle
+    ]
+    np.testing.assert_allclose(
+        np.exp(pools).mean(axis=0), np.exp(Linear().pool_density(logp, W)), rtol=1e-12
     )
-    best = problem.solve()
-    for _ in range(50):
-        other = rng.dirichlet(np.ones(3))
-        mixed = 0.9 * best.x + 0.1 * other
-        assert -total(mixed) - 0.01 * np.log(mixed).sum() >= best.objective - 1e-9
-    np.testing.assert_allclose(problem.resolve(np.ones((2, 50))).x, [best.x] * 2, atol=1e-7)
-    flat = problem.flat_directions(best.x, np.ones(3, dtype=bool))
-    np.testing.assert_allclose(flat.sum(axis=1), 0.0, atol=1e-10)
+
+
+def test_hybrid_is_linear_at_one_end_and_locking_at_the_other():
+    jets = members(np.linspace(-2, 3, 7))
+    other = np.array([0.5, 0.1, 0.4])
+    mixed = np.array([1.0, 0, 0, 0, *W])
+    close(Hybrid().pool(jets, mixed), Linear().pool(jets, W), rtol=1e-13)
+    locked = np.array([0.0, *W, *other])
+    close(Hybrid().pool(jets, locked), Locking().pool(jets, W), rtol=1e-13)
+    np.testing.assert_allclose(Hybrid().weights(mixed, 3), W)
+    np.testing.assert_allclose(Hybrid().weights(locked, 3), W)
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+def test_only_differences_of_phases_matter_up_to_their_sign(K):
+    jets = members(np.linspace(-2, 3, 7))[:K]
+    w, phases = W[:K] / W[:K].sum(), np.array([0.4, 2.0, -1.3])[:K]
+    operator = Superposition()
+    base = np.concatenate([w, phases])
+    for other in (-phases, phases + 1.7, phases + 2 * np.pi * np.arange(K)):
+        x = np.concatenate([w, other])
+        close(operator.pool(jets, x), operator.pool(jets, base), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            operator.parameters(x, K)["phases"], operator.parameters(base, K)["phases"], atol=1e-12
+        )
+    reported = operator.parameters(base, K)["phases"]
+    assert reported[w.argmax()] == 0.0
+    close(operator.pool(jets, np.concatenate([w, reported])), operator.pool(jets, base), rtol=1e-10)
+
+
+def test_opposite_phases_make_a_zero():
+    jets = members(np.array([0.3]))[[1, 1]]
+    q = Superposition().pool_density(jets.logp, np.array([0.5, 0.5, 0.0, np.pi]))
+    assert np.exp(q) < 1e-30
+
+
+# The normaliser of a superposition
+
+DENSITIES = {
+    "normals": [
+        ("normal", {"mu": -1.0, "sigma": 1.0}),
+        ("normal", {"mu": 1.0, "sigma": 2.0}),
+        ("normal", {"mu": 0.3, "sigma": 0.4}),
+    ],
+    "t": [
+        ("student_t", {"nu": 3.0, "mu": 0.0, "sigma": 1.0}),
+        ("student_t", {"nu": 1.5, "mu": 2.0, "sigma": 0.5}),
+        ("normal", {"mu": -1.0, "sigma": 0.5}),
+    ],
+}
+
+
+def laid(kind, K):
+    """The nodes that the package lays for densities without uncertain parameters, and those."""
+    models = {
+        str(k): lq.from_family(
+            name, y=np.array([0.0, 1.0]), **{key: np.full((1, 1), v) for key, v in p.items()}
+        )
+        for k, (name, p) in enumerate(DENSITIES[kind][:K])
+    }
+    frozen = [
+        stats.norm(p["mu"], p["sigma"])
+        if name == "normal"
+        else stats.t(p["nu"], p["mu"], p["sigma"])
+        for name, p in DENSITIES[kind][:K]
+    ]
+    return lay_nodes(models, loo=False, of_all=False)[0].nodes, frozen
+
+
+def quad(function):
+    parts = [-np.inf, -6.0, -1.0, 0.3, 2.0, 6.0, np.inf]
+    options = {"epsabs": 1e-13, "epsrel": 1e-12, "limit": 200}
+    return sum(integrate.quad(function, a, b, **options)[0] for a, b in pairwise(parts))
+
+
+@pytest.mark.parametrize("kind", DENSITIES)
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_closed_form_is_the_integral(kind, K):
+    nodes, frozen = laid(kind, K)
+    rng = np.random.default_rng(K)
+    phases = 2 * np.pi * rng.random(K)
+    for operator in (Superposition(), Superposition(phases=phases), Superposition(capped=True)):
+        x = somewhere(operator, seed=K, K=K)
+        w, angles = x[:K], x[K:] if operator.phases is None else phases
+        amplitude = np.sqrt(w) * np.exp(1j * angles)
+        exact = quad(lambda y, a=amplitude: abs(a @ np.sqrt([each.pdf(y) for each in frozen])) ** 2)
+        closed = operator.normaliser(nodes)
+        np.testing.assert_allclose(closed.log_norm(x), np.log(exact), atol=1e-8)
+        summed = SumOverNodes(operator, nodes)
+        np.testing.assert_allclose(closed.log_norm(x), summed.log_norm(x), atol=1e-12)
+        for got, expected in zip(closed.tangents(x), summed.tangents(x), strict=True):
+            np.testing.assert_allclose(got, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", DENSITIES)
+@pytest.mark.parametrize(
+    "operator",
+    [Superposition(), Superposition(phases=[0.0, 2.5, -0.7]), Superposition(capped=True)],
+    ids=repr,
+)
+def test_slopes_of_the_closed_form_match_finite_differences(kind, operator):
+    closed = operator.normaliser(laid(kind, 3)[0])
+    x, step = somewhere(operator, 1), 1e-6
+    log_norm, slopes = closed.tangents(x)
+    np.testing.assert_array_equal(log_norm, closed.log_norm(x))
+    for j in range(x.size):
+        ends = []
+        for sign in (1, -1):
+            moved = x.copy()
+            # In the logarithms of weights, in phases themselves.
+            moved[j] = x[j] * np.exp(sign * step) if j < 3 else x[j] + sign * step
+            ends.append(closed.log_norm(moved))
+        np.testing.assert_allclose(slopes[j], (ends[0] - ends[1]) / (2 * step), atol=1e-8)
+
+
+@of_total_one
+@pytest.mark.parametrize("shift", [-800.0, 800.0])
+def test_densities_up_to_a_constant_normalise_too(operator, shift):
+    nodes, x = laid("normals", 3)[0], somewhere(operator, 2)
+    base, slopes = operator.normaliser(nodes).tangents(x)
+    moved = operator.normaliser(Nodes(nodes.logp + shift, nodes.log_measure)).tangents(x)
+    np.testing.assert_allclose(moved[0] - shift, base, atol=1e-9)
+    space = operator.space(np.ones(3))
+    a, b = (space.pull(space.free(x), each) for each in (moved[1], slopes))
+    np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+# Changes of variable
+
+
+@pytest.mark.parametrize("transform", ["log", "log10", "sqrt", "logit"])
+def test_pools_of_total_one_commute_with_a_change_of_variable(operator, transform):
+    change = TRANSFORMS[transform]
+    y = np.array([0.05, 0.3, 0.5, 0.9])
+    z, x = members(change.forward(y)), somewhere(operator, 3)
+    before = operator.pool(stack_jets([change.jet(y, each) for each in z]), x)
+    after = change.jet(y, operator.pool(z, x))
+    if has_total_one(operator):
+        close(before, after, rtol=1e-10, atol=1e-10)
+    else:
+        assert np.abs(before.grad - after.grad).max() > 1e-3
+
+
+def test_stacking_weights_commute_with_a_change_of_variable(rng):
+    y = np.exp(rng.normal(0.3, 0.8, size=60))
+    mu = 0.1 * rng.normal(size=(4, 50))
+    places = {"a": -0.5, "b": 1.0, "c": 0.4}
+    one, other = (
+        lq.stack(
+            {
+                name: lq.from_family("normal", y=values, mu=mu + at, sigma=0.7, transform=transform)
+                for name, at in places.items()
+            }
+        )
+        for values, transform in ((y, "log"), (np.log(y), None))
+    )
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-10)
+    jacobian = np.log(y).sum()
+    assert one.solution.objective == pytest.approx(float(other.solution.objective) + jacobian)

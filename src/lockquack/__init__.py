@@ -1,7 +1,8 @@
 """Combine the predictions of several Bayesian models into one.
 
-Make models with :func:`from_family`, :func:`from_arrays` or :func:`from_datatree`, put them in a
-dict by name, and give it to :func:`lock` or :func:`stack`.
+Make models with :func:`from_pymc`, :func:`from_numpyro`, :func:`from_family` or another ``from_``
+function, put them in a dict by name, and give it to :func:`lock`, :func:`quack`, :func:`stack` or
+:func:`compare`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from lockquack import errors as errors
     from lockquack.adapters.arrays import from_arrays as from_arrays
+    from lockquack.adapters.bambi import from_bambi as from_bambi
     from lockquack.adapters.datatree import from_datatree as from_datatree
     from lockquack.adapters.family import from_family as from_family
+    from lockquack.adapters.jax import from_jax as from_jax
+    from lockquack.adapters.numpyro import from_numpyro as from_numpyro
     from lockquack.adapters.parameters import linear_predictor as linear_predictor
+    from lockquack.adapters.pymc import from_pymc as from_pymc
+    from lockquack.adapters.stan import from_cmdstanpy as from_cmdstanpy
+    from lockquack.adapters.stan import from_pystan as from_pystan
+    from lockquack.adapters.stan import stan_code as stan_code
     from lockquack.combination import Combination as Combination
     from lockquack.combination import load as load
     from lockquack.comparison import compare as compare
@@ -60,8 +68,14 @@ _HOMES = {
     "compare": "comparison",
     "equal": "methods",
     "from_arrays": "adapters.arrays",
+    "from_bambi": "adapters.bambi",
+    "from_cmdstanpy": "adapters.stan",
     "from_datatree": "adapters.datatree",
     "from_family": "adapters.family",
+    "from_jax": "adapters.jax",
+    "from_numpyro": "adapters.numpyro",
+    "from_pymc": "adapters.pymc",
+    "from_pystan": "adapters.stan",
     "linear_predictor": "adapters.parameters",
     "load": "combination",
     "lock": "methods",
@@ -69,6 +83,7 @@ _HOMES = {
     "quack": "methods",
     "select": "methods",
     "stack": "methods",
+    "stan_code": "adapters.stan",
 }
 
 __all__ = ["__version__", "errors", *_HOMES]

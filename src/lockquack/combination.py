@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import html
 import textwrap
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,11 @@ from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.selection import SelectionProblem
 from lockquack.fitting.smooth import SmoothProblem
 from lockquack.jets import Array
-from lockquack.notes import Note, density_notes
+from lockquack.notes import Note
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.operators.nested import CompositeOperator
+from lockquack.predicting import Predicting
 from lockquack.predictive import Predictive
 from lockquack.progress import progress_bar
 from lockquack.rules import Rule
@@ -33,7 +33,7 @@ from lockquack.solvers.base import Solution
 from lockquack.uncertainty import Curvature, draw_posterior, expand_around, weight_jacobian
 
 if TYPE_CHECKING:
-    from lockquack.density.pooled import Normalised
+    from lockquack.density.quadrature import Pool
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
@@ -49,7 +49,7 @@ _KINDS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Combination:
+class Combination(Predicting):
     """Several models combined into one prediction.
 
     Made by :func:`lock` and its relatives. Nothing in it changes. Printed, it is a table: one
@@ -255,34 +255,6 @@ class Combination:
             attrs={"learning_rate": eta},
         )
 
-    def logpdf(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
-        r"""Log density of the combination, normalised, at each observation.
-
-        .. math:: \log q(y_i) = \log \tilde q(y_i) - \log \int \tilde q(y) \, dy
-
-        The integral is one-dimensional quadrature for each observation.
-
-        Parameters
-        ----------
-        loo
-            Leave each observation out of the models that predict it, by Pareto-smoothed
-            importance weights. A warning tells where those are unreliable.
-        progressbar
-            Whether to show progress; by default in a terminal only.
-
-        Returns
-        -------
-        xarray.DataArray
-            One log density per observation. Its sum is the total log score.
-        """
-        normalised = self._normalise(loo, progressbar)
-        return self.observations.label(normalised.logp.copy(), name="logpdf")
-
-    def log_norm(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
-        """Log of the normaliser of the pool at each observation; see :meth:`logpdf`."""
-        normalised = self._normalise(loo, progressbar)
-        return self.observations.label(normalised.log_norm.copy(), name="log_norm")
-
     def diagnostics(self, *, progressbar: bool | None = None) -> xr.Dataset:
         """Examine each model's draws at each observation; takes longer than the fit itself.
 
@@ -342,10 +314,9 @@ class Combination:
 
     def __repr__(self) -> str:
         table = self._formatted().to_string()
-        lines = [*self._header(), "", table, "", *self._parameter_lines(), self._certificate()]
-        for note in self.notes:
-            lines += textwrap.wrap(f"Note: {note.message}", 88, subsequent_indent="  ")
-        return "\n".join(lines)
+        foot = [*self._parameter_lines(), self._certificate()]
+        foot += [f"Note: {note.message}" for note in self.notes]
+        return "\n".join([*map(_wrapped, self._header()), "", table, "", *map(_wrapped, foot)])
 
     def _repr_html_(self) -> str:
         head = "<br>".join(map(html.escape, self._header()))
@@ -404,22 +375,8 @@ class Combination:
             )
         return self.models
 
-    @cached_property
-    def _densities(self) -> dict[bool, Normalised]:
-        """Normalised densities, in-sample and leave-one-out, once they were asked for."""
-        return {}
-
-    def _normalise(self, loo: bool, progressbar: bool | None) -> Normalised:
-        if loo not in self._densities:
-            from lockquack.density.pooled import mix, normalise
-
-            models, operator, x = self._used()
-            evaluate = mix if operator.normalised else normalise
-            result = evaluate(models, operator, x, loo=loo, progressbar=progressbar)
-            self._densities[loo] = result
-            for note in density_notes(models, result, self.observations):
-                warnings.warn(note.message, note.category, stacklevel=3)
-        return self._densities[loo]
+    def _pool_of_all(self) -> Pool:
+        return partial(self.operator.pool_density, x=self.solution.x)
 
     def _used(self) -> tuple[Mapping[str, Predictive], Operator, Array]:
         """Models that have weight, and the pool of them."""
@@ -495,6 +452,10 @@ def _rounded(column: str, value: float) -> str:
     if abs(value) >= 1e7:
         return f"{value:.3e}"
     return f"{value:.{3 if column.startswith('weight') else 2 if column == 'mcse' else 1}f}"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 88, subsequent_indent="  ")
 
 
 def _shortened(name: str, width: int = 28) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from lockquack.checks import check_models
 from lockquack.collapse import Kind
 from lockquack.density.members import are_discrete
-from lockquack.density.nodes import refine_nodes
+from lockquack.density.nodes import lay_nodes, refine_nodes
 from lockquack.diagnostics import pareto_k_threshold
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import FORMULAS, Problem
@@ -56,7 +56,7 @@ def _by_formula(name: str, operator: Operator, **options: Any) -> Method:
 #: The methods that :func:`compare` knows by name.
 METHODS: dict[str, Method] = {
     "lock": Method(Plan(Locking(), Hyvarinen()), 1.01),
-    "lock by log score": Method(Plan(Locking(), LogScore())),
+    "lock by log score": Method(Plan(Locking(), LogScore()), 1.01),
     "lock by pairs": Method(Plan(Locking(), PairwiseScore()), 1.01),
     "quack": Method(Plan(Superposition(), LogScore()), 1.01),
     "quack by H": Method(Plan(Superposition(), Hyvarinen()), 1.01),
@@ -71,6 +71,8 @@ METHODS: dict[str, Method] = {
     "select by marginal likelihood": _by_formula("selection by marginal likelihood", Selection()),
     "equal": _by_formula("equal", Linear()),
 }
+#: Those that need marginal likelihoods.
+_BY_EVIDENCE = ("BMA", "select by marginal likelihood")
 
 
 def compare(
@@ -155,7 +157,7 @@ def compare(
         for name, method in wanted.items():
             try:
                 rows[name] = bench.run(method, folds)
-            except UnsupportedError as error:
+            except LockquackError as error:
                 if methods is not None:
                     raise type(error)(f"Method {name!r}: {error}") from error
                 left_out[name] = str(error)
@@ -204,8 +206,10 @@ class _Bench:
         gathered = gather(models, Linear(), rule, scores, progressbar)
         try:
             rule = PairwiseScore() if are_discrete(models) else LogScore()
-            more = gather(models, Superposition(), LogScore(), scores, progressbar)
-            gathered = gathered.with_nodes(more.laid)
+            what = "pools other than mixtures cannot be normalised"
+            loo = scores == "loo"
+            laid = lay_nodes(models, loo=loo, of_all=False, what=what, progressbar=progressbar)
+            gathered = gathered.with_nodes(laid)
             if rule.needs_neighbours:
                 beside = gather(models, Locking(), rule, scores, progressbar).evidence.neighbours
                 evidence = replace(gathered.evidence, neighbours=beside)
@@ -247,6 +251,11 @@ class _Bench:
         if plan.rule.needs_derivatives:
             if self.why_no_h:
                 raise UnsupportedError(self.why_no_h)
+            if plan.rule not in (Hyvarinen(), self.hyvarinen):
+                raise ParameterError(
+                    f"{plan.rule!r} differs from the score of the table, {self.hyvarinen!r}. "
+                    "Give one form of it for all methods, by hyvarinen=."
+                )
             plan = replace(plan, rule=self.hyvarinen)
         if plan.rule.needs_normaliser and not plan.operator.normalised and self.why_no_norm:
             raise UnsupportedError(self.why_no_norm)
@@ -289,43 +298,45 @@ def _read_methods(
 ) -> dict[str, Method]:
     from lockquack.methods import log_evidence
 
+    if methods is None:
+        methods = _usual_methods(bench, log_marginal_likelihood)
     if isinstance(methods, str):
         methods = [methods]
-    if isinstance(methods, Mapping):
-        return {name: _read_pair(name, pair) for name, pair in methods.items()}
-    unknown = [name for name in methods or () if name not in METHODS]
-    if unknown:
-        raise unknown_name("method", unknown[0], METHODS)
-    known = all(model.log_marginal_likelihood is not None for model in bench.models.values())
-    has_evidence = known or log_marginal_likelihood is not None
-    discrete = bench.gathered.evidence.neighbours is not None
+    if not isinstance(methods, Mapping):
+        methods = {name: name for name in methods}
     chosen = {}
-    for name in METHODS if methods is None else methods:
-        method = METHODS[name]
-        options: dict[str, Any] = {}
-        if name in ("BMA", "select by marginal likelihood"):
-            if methods is None and not has_evidence:
-                continue
-            options = {"log_evidence": log_evidence(bench.models, log_marginal_likelihood, None)}
-        if name == "pseudo-BMA+":
-            options = {"random_seed": random_seed}
-        if methods is None and _has_better_namesake(name, bench, discrete):
+    for label, given in methods.items():
+        if not isinstance(given, str):
+            chosen[label] = _read_pair(label, given)
             continue
-        chosen[name] = replace(method, plan=replace(method.plan, options=options))
+        if given not in METHODS:
+            raise unknown_name("method", given, METHODS)
+        method = METHODS[given]
+        options: dict[str, Any] = {}
+        if given in _BY_EVIDENCE:
+            options = {"log_evidence": log_evidence(bench.models, log_marginal_likelihood, None)}
+        if given == "pseudo-BMA+":
+            options = {"random_seed": random_seed}
+        chosen[label] = replace(method, plan=replace(method.plan, options=options))
     return chosen
 
 
-def _has_better_namesake(name: str, bench: _Bench, discrete: bool) -> bool:
-    """Whether a method is there for other kinds of models only."""
-    if name == "quack by H":
-        return not bench.why_no_norm
-    return name == "lock by pairs" and not discrete
+def _usual_methods(bench: _Bench, log_marginal_likelihood: Any) -> list[str]:
+    """Names of the methods that are not there for other kinds of models only."""
+    left_out = set()
+    if log_marginal_likelihood is None and any(
+        model.log_marginal_likelihood is None for model in bench.models.values()
+    ):
+        left_out |= set(_BY_EVIDENCE)
+    if not bench.why_no_norm:
+        left_out.add("quack by H")
+    if bench.gathered.evidence.neighbours is None:
+        left_out.add("lock by pairs")
+    return [name for name in METHODS if name not in left_out]
 
 
 def _read_pair(name: str, pair: Any) -> Method:
-    if isinstance(pair, str) and pair in METHODS:
-        return METHODS[pair]
-    if not isinstance(pair, Sequence) or len(pair) != 2 or isinstance(pair, str):
+    if not isinstance(pair, Sequence) or len(pair) != 2:
         raise ParameterError(
             f"Method {name!r} must be a pair of operator and rule, such as (Hoelder(-1), "
             f"LogScore()); got {pair!r}."

@@ -41,6 +41,7 @@ def gather(
     progressbar: bool | None = None,
 ) -> Gathered:
     """Collapse the models' draws; where the rule needs more than that, evaluate them elsewhere."""
+    _require_one_kind(models)
     density = rule.needs_density or operator.needs_density
     collapsed = []
     for name, model in models.items():
@@ -70,6 +71,13 @@ def gather(
             progressbar=progressbar,
         )
     )
+
+
+def _require_one_kind(models: Mapping[str, Predictive]) -> None:
+    """Refuse discrete models beside others; of some, given as arrays, it is not known."""
+    known = {k: m for k, m in models.items() if m.likelihood.discrete or m.likelihood.edges}
+    if known:
+        are_discrete(known)
 
 
 def in_units(jet: Jet, unit: Array) -> Jet:

@@ -51,6 +51,8 @@ _FEWEST_AGREEING = 2
 _APART = 0.99
 #: Share of the observations that the second model must then have.
 _BOTH_SIDES = 0.05
+#: Share of an interval, at its ends, where a parameter counts as at its bound.
+_AT_BOUND = 5e-3
 #: Relative error of a normaliser, and missing mass of a component, that are still harmless.
 _QUADRATURE_ERROR = 1e-6
 
@@ -126,8 +128,9 @@ def bound_notes(problem: Problem, x: Array) -> list[Note]:
     """Remark on parameters that ended at a bound, where they mean little."""
     notes = []
     for block, part in problem.space.parts(x):
+        # A search hardly gets to the bound itself: slopes in free coordinates vanish before.
         if isinstance(block, Interval) and np.any(
-            (part - block.low) * (block.high - part) < 1e-3 * (block.high - block.low)
+            np.minimum(part - block.low, block.high - part) < _AT_BOUND * (block.high - block.low)
         ):
             notes.append(
                 Note(

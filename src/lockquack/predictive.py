@@ -131,6 +131,11 @@ class Predictive(ABC):
         return False
 
     @property
+    def same_everywhere(self) -> bool:
+        """Whether the density is known to be the same function at all observations."""
+        return False
+
+    @property
     def is_complete(self) -> bool:
         """Whether the density integrates to one over the outcomes."""
         return True
@@ -146,6 +151,49 @@ class Predictive(ABC):
         if it missed something.
         """
         raise self._not_evaluable()
+
+    def jets_at(
+        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
+    ) -> Jet:
+        """Log densities and derivatives at other outcomes ``y``, (point, obs, component).
+
+        Of shape (point, draws, obs), and (point, draws, obs, component) for the derivatives.
+        """
+        raise self._not_evaluable()
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether :meth:`draw_outcomes` works."""
+        return False
+
+    def draw_outcomes(
+        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+    ) -> Array:
+        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component).
+
+        NaN where the model draws something that no outcome corresponds to.
+        """
+        raise UnsupportedError(
+            f"Outcomes cannot be drawn from {self.likelihood.description}: its density is known, "
+            "but no generator of random numbers for it. Make the model with from_family."
+        )
+
+    def with_data(self, y: Any, /, **data: Any) -> Predictive:
+        """Return the same posterior's predictions of other outcomes, with other data.
+
+        Parameters
+        ----------
+        y
+            The outcomes there.
+        **data
+            What else is different there: covariates or parameters.
+        """
+        raise UnsupportedError(
+            f"{self.likelihood.description} holds values at the observed outcomes only, so it "
+            "cannot predict others. Compute its values there and give them as a model of their "
+            "own, fit.predict_at({name: new_model, ...}), or make it with from_family or a PPL "
+            "adapter."
+        )
 
     @property
     def draws_are_contiguous(self) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.adapters.arrays import require_whole
-from lockquack.adapters.parameters import LazyRange, Parameter
+from lockquack.adapters.elsewhere import move_parameters
+from lockquack.adapters.parameters import ArrayParameter, LazyRange, Parameter
 from lockquack.adapters.reading import as_parameter, require_domain, user_name
 from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
 from lockquack.families import Family, Mixture, get_family
-from lockquack.jets import Array
+from lockquack.jets import Array, Jet
 from lockquack.observations import Observations, as_observations, require_inside
 from lockquack.predictive import Likelihood, Predictive, Selection
 from lockquack.transforms import Transform, get_transform
@@ -36,6 +39,14 @@ class FamilyPredictive(Predictive):
     def evaluable(self) -> bool:
         """Whether :meth:`logp_at` works: the density is known away from the observed values."""
         return True
+
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether the density is known to be the same function at all observations."""
+        return all(
+            isinstance(each, ArrayParameter) and each.values.shape[2] == 1
+            for each in self.parameters.values()
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -77,6 +88,85 @@ class FamilyPredictive(Predictive):
         shape = (self._count(draws), *self.observations.values[obs].shape)
         return np.broadcast_to(grad, shape), np.broadcast_to(curv, shape)
 
+    def jets_at(
+        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
+    ) -> Jet:
+        """Log densities and derivatives at other outcomes ``y``, (point, obs, component)."""
+        if not derivatives:
+            logp = self.logp_at(y, chain, draws, obs)
+            nothing = np.empty((*logp.shape, 0))
+            return Jet(logp, nothing, nothing)
+        p = self._parameters(chain, draws, obs)
+        outcome = self._outcome(y[:, None])
+        if self.transform is None:
+            jet = self.family.jet(outcome, p)
+        else:
+            inner = self.family.jet(self.transform.forward(outcome), p)
+            jet = self.transform.jet(outcome, inner, multivariate=self.family.multivariate)
+        shape = (len(y), self._count(draws), y.shape[1])
+        return Jet(
+            np.broadcast_to(jet.logp, shape),
+            np.broadcast_to(jet.grad, (*shape, y.shape[2])),
+            np.broadcast_to(jet.curv, (*shape, y.shape[2])),
+        )
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether :meth:`draw_outcomes` works."""
+        return True
+
+    def draw_outcomes(
+        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+    ) -> Array:
+        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
+        p = self._parameters(chain, draws, obs)
+        size = (draws.size, self.observations.values[obs].shape[0])
+        outcome = self.family.draw(p, rng, size)
+        if self.transform is not None:
+            low, high = self.transform.image
+            outside = (outcome <= low) | (outcome >= high)
+            outcome = self.transform.backward(np.where(outside, np.nan, outcome))
+        return outcome if self.family.multivariate else outcome[..., None]
+
+    def with_data(self, y: Any, /, **data: Any) -> Predictive:
+        """Return the same posterior's predictions of other outcomes, with other data.
+
+        Parameters
+        ----------
+        y
+            The outcomes there.
+        **data
+            ``x``, the covariates there, for the parameters that are a :func:`linear_predictor`
+            (a dict by parameter where these differ), and ``offset`` if there was one; or
+            parameters by name, as :func:`from_family` takes them. Parameters that are the same
+            at all observations stay as they are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> X, beta = rng.normal(size=(50, 3)), rng.normal(size=(4, 500, 3))
+        >>> mu = lq.linear_predictor(X, beta)
+        >>> model = lq.from_family("normal", y=rng.normal(size=50), mu=mu, sigma=1.0)
+        >>> model.with_data(np.zeros(2), x=np.ones((2, 3)))
+        <FamilyPredictive normal; chain: 4, draw: 500, obs_id: 2, components: 1>
+        """
+        observations = _read_outcome(y, self.family, self.observations.component_dim)
+        moved = move_parameters(
+            self.parameters, data, observations, partial(self.family.event_shape, d=observations.d)
+        )
+        for name, parameter in moved.items():
+            positive = name in self.family.positive
+            require_domain(name, parameter, observations, positive=positive)
+        _require_support(observations, self.family, self.transform, self.likelihood.description)
+        model = replace(
+            self, observations=observations, parameters=moved, log_marginal_likelihood=None
+        )
+        if self.family.discrete:
+            _require_possible(model)
+        return model
+
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
         """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
 
@@ -112,8 +202,13 @@ class FamilyPredictive(Predictive):
             for part in zip(*chains, strict=True)
         ]
 
-    def _parameters(self, chain: int, draws: slice, obs: Selection) -> dict[str, Array]:
-        p = {name: given.tile(chain, draws, obs) for name, given in self.parameters.items()}
+    def _parameters(
+        self, chain: int, draws: slice | NDArray[np.intp], obs: Selection
+    ) -> dict[str, Array]:
+        p = {
+            name: given.tile(chain, draws, obs)  # type: ignore[arg-type]  # positions do as well
+            for name, given in self.parameters.items()
+        }
         self.family.validate(p)
         return p
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockquack.density.quadrature import Components, Rows
 from lockquack.errors import SupportError, UnsupportedError
-from lockquack.jets import Array, log_sum_exp
+from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
 from lockquack.predictive import Predictive
 from lockquack.psis import psis
 
 #: Multiples of a component's spread, either side of its location, where the line is cut.
-MULTIPLES = np.array([-7.0, -4.5, -2.2, 0.0, 2.2, 4.5, 7.0])
+MULTIPLES = np.array([-7.0, -3.5, 0.0, 3.5, 7.0])
 #: Spreads of the narrowest component that break points keep from each other.
-_GAP = 2.0
+_GAP = 2.5
 #: Ratio of the extent of all modes to the width of one from which a ladder joins them.
 _LADDER = 4.0
 #: Numbers that evaluating draws on nodes holds at once: they should stay in a core's cache.
-_NUMBERS_AT_ONCE = 2**15
-_DRAWS_AT_ONCE = 200
+_NUMBERS_AT_ONCE = 2**16
+#: Times that outcomes which a transform cannot have are drawn again.
+_MOST_REDRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -45,27 +46,91 @@ class Member:
         return self.logpdf_at(y[..., None], rows)
 
     def logpdf_at(self, y: Array, rows: Rows) -> Array:
-        """Predictive log densities at outcomes (point, row, component) → (point, row)."""
-        result = np.empty(y.shape[:2])
-        step = max(1, _NUMBERS_AT_ONCE // (len(y) * _DRAWS_AT_ONCE))
-        for start in range(0, rows.size, step):
-            some = slice(start, start + step)
-            result[:, some] = self._logpdf(y[:, some], rows[some])
+        """Predictive log densities at outcomes (point, row, component) → (point, row).
+
+        NaN where an outcome is.
+        """
+        result = np.full(y.shape[:2], np.nan)
+        known = np.asarray(~np.isnan(y).any(axis=2))
+        # Row by row, so that sums over draws run along the memory.
+        for i in range(rows.size):
+            some = known[:, i]
+            if some.any():
+                result[some, i] = self._logpdf(y[some, i : i + 1], rows[i : i + 1])[:, 0]
         return result
 
     def _logpdf(self, y: Array, rows: Rows) -> Array:
-        model = self.model
         totals = []
-        for chain in range(model.n_chains):
-            for start in range(0, model.n_draws, _DRAWS_AT_ONCE):
-                draws = slice(start, min(start + _DRAWS_AT_ONCE, model.n_draws))
-                with np.errstate(over="ignore"):  # far out in the tails
-                    logp = model.logp_at(y, chain, draws, rows + self.obs.start)
-                if self.log_weights is not None:
-                    logp = logp + self.log_weights[chain, draws][:, rows]
-                totals.append(log_sum_exp(logp, axis=1))
+        for chain, draws in self._blocks(len(y)):
+            with np.errstate(over="ignore"):  # far out in the tails
+                logp = self.model.logp_at(y, chain, draws, rows + self.obs.start)
+            if self.log_weights is not None:
+                logp = logp + self.log_weights[chain, draws][:, rows]
+            totals.append(_log_sum_draws(logp))
         total = log_sum_exp(np.stack(totals))
-        return total if self.log_weights is not None else total - np.log(model.n_samples)
+        return total if self.log_weights is not None else total - np.log(self.model.n_samples)
+
+    def jet_at(self, y: Array, row: int) -> Jet:
+        """Predictive jet at outcomes (point, component) of one row of the slice, (point,)."""
+        at = np.array([self.obs.start + row])
+        blocks = []
+        for chain, draws in self._blocks(y.size):
+            jet = self.model.jets_at(y[:, None], chain, draws, at, derivatives=True)
+            weight = np.zeros((1, 1, 1))
+            if self.log_weights is not None:
+                weight = self.log_weights[chain, draws, row][None, :, None]
+            blocks.append(power_pool(jet, weight, 1.0, axis=1)[:, 0])
+        pooled = power_pool(stack_jets(blocks), np.zeros((1, 1)), 1.0)
+        if self.log_weights is None:
+            pooled = replace(pooled, logp=pooled.logp - np.log(self.model.n_samples))
+        return pooled
+
+    def draw(self, n: int, row: int, rng: np.random.Generator) -> Array:
+        """Draw outcomes from the prediction of one row of the slice, (n, component)."""
+        model = self.model
+        shares = None
+        if self.log_weights is not None:
+            shares = np.exp(self.log_weights[..., row]).ravel()
+            shares /= shares.sum()
+        at = np.array([self.obs.start + row])
+        outcomes = np.full((n, model.observations.d), np.nan)
+        for _ in range(_MOST_REDRAWS):
+            missing = np.flatnonzero(np.isnan(outcomes).any(axis=1))
+            if not missing.size:
+                return outcomes
+            chosen = rng.choice(model.n_samples, size=missing.size, p=shares)
+            chain, draw = np.divmod(chosen, model.n_draws)
+            for c in np.unique(chain):
+                mine = chain == c
+                outcomes[missing[mine]] = model.draw_outcomes(int(c), draw[mine], at, rng)[:, 0]
+        raise UnsupportedError(
+            f"{model.likelihood.description} hardly ever draws an outcome that its transform "
+            "can have."
+        )
+
+    def _blocks(self, n_points: int) -> Iterator[tuple[int, slice]]:
+        """Cut the draws of each chain into blocks of equal size that fit the cache."""
+        n_draws = self.model.n_draws
+        pieces = -(-n_draws * n_points // _NUMBERS_AT_ONCE)
+        step = -(-n_draws // pieces)
+        for chain in range(self.model.n_chains):
+            for start in range(0, n_draws, step):
+                yield chain, slice(start, min(start + step, n_draws))
+
+
+def _log_sum_draws(logp: Array) -> Array:
+    """Log of the sum of exponentials over draws, (point, draws, row) → (point, row).
+
+    What is below e⁻⁷⁰⁰ of the largest is raised to it, which changes no digit of the sum:
+    exponentials that underflow take six times as long, and far out most of them do.
+    """
+    peak = logp.max(axis=1, keepdims=True)
+    if not np.isfinite(peak).all():
+        return np.asarray(log_sum_exp(logp, axis=1))
+    scaled = logp - peak
+    np.maximum(scaled, -700.0, out=scaled)
+    np.exp(scaled, out=scaled)
+    return np.asarray(np.log(scaled.sum(axis=1)) + peak[:, 0])
 
 
 def members_at(models: Mapping[str, Predictive], obs: slice, *, loo: bool) -> list[Member]:
@@ -98,15 +163,20 @@ def are_discrete(models: Mapping[str, Predictive]) -> bool:
     return kinds.pop()
 
 
-def require_evaluable(models: Mapping[str, Predictive], what: str) -> None:
-    """Refuse models that are known at the observed outcomes only, or have several components."""
+def require_evaluable(
+    models: Mapping[str, Predictive], what: str, *, vectors: bool = False
+) -> None:
+    """Refuse models that are known at the observed outcomes only, or have several components.
+
+    The latter are fine with ``vectors``.
+    """
     for name, model in models.items():
         if not model.evaluable:
             raise UnsupportedError(
                 f"Model {name!r} is known at the observed outcomes only, so {what}. Make it with "
                 "from_family or a PPL adapter."
             )
-        if model.observations.d > 1:
+        if model.observations.d > 1 and not vectors:
             raise UnsupportedError(
                 f"Model {name!r} has an outcome with {model.observations.d} components, so "
                 f"{what}: quadrature is for scalar outcomes only."

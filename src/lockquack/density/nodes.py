@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.density.members import (
     MULTIPLES,
@@ -26,6 +27,8 @@ from lockquack.progress import progress_bar
 
 #: Mass of a component that may go missing before a closer look.
 _MISSING = 1e-8
+#: Share of a sum over outcomes that those left out may have.
+_BEYOND = 1e-13
 #: Most outcomes of a discrete model that are summed.
 _MOST_OUTCOMES = 2**20
 
@@ -37,6 +40,7 @@ class Laid:
     obs: slice
     nodes: Nodes
     grid: Grid | None  # None: the nodes are all outcomes of discrete models
+    outcomes: Array | None  # (m,): what these outcomes are
     missing: Array  # (K, obs): mass of each component that the nodes do not see
     pareto_k: Array  # (K, obs), zero unless leave-one-out
 
@@ -83,7 +87,10 @@ def refine_nodes(
     """Add nodes where a particular pool needs them."""
     result = []
     for part in laid:
-        if part.grid is None or (part.log_norm(pool)[1] <= 1e-9).all():
+        if part.grid is None:
+            result.append(_more_outcomes(part, models, pool, loo))
+            continue
+        if (part.log_norm(pool)[1] <= 1e-9).all():
             result.append(part)
             continue
         members = members_at(models, part.obs, loo=loo)
@@ -110,12 +117,12 @@ def _lay(
     pareto_k = np.stack([member.pareto_k for member in members])
     obs = members[0].obs
     if discrete:
-        nodes, missing = _all_outcomes(members, support)
-        return Laid(obs, nodes, None, missing, pareto_k)
+        nodes, outcomes, missing = _all_outcomes(members, support)
+        return Laid(obs, nodes, None, outcomes, missing, pareto_k)
     grid, missing = _resolve(members, support, pools, detailed=False)
     if (missing > _MISSING).any():
         grid, missing = _resolve(members, support, pools, detailed=True)
-    return Laid(obs, grid.nodes(), grid, missing, pareto_k)
+    return Laid(obs, grid.nodes(), grid, None, missing, pareto_k)
 
 
 def _resolve(
@@ -130,25 +137,100 @@ def _resolve(
     grid = Grid.lay(evaluate, line).refined(evaluate, *pools)
     each = general_pools(len(members))[: len(members)]
     missing = np.abs(1.0 - np.exp(grid.integrate(*each).log_value))
-    for k, member in enumerate(members):
-        low, high = member.model.likelihood.support or (-np.inf, np.inf)
-        if not (member.model.is_complete and support[0] <= low and high <= support[1]):
-            missing[k] = 0.0  # part of it lies where the pool is zero
+    whole = np.array([_lies_within(member, support) for member in members])
+    missing[~whole] = 0.0  # part of it lies where the pool is zero
     return grid, missing
 
 
-def _all_outcomes(members: list[Member], support: tuple[float, float]) -> tuple[Nodes, Array]:
-    """Sum over all outcomes from the lowest to where no component has mass left."""
+def _all_outcomes(
+    members: list[Member], support: tuple[float, float]
+) -> tuple[Nodes, Array, Array]:
+    """Take all outcomes from where no component has mass yet to where none has any left."""
     obs = members[0].obs
-    rows = np.arange(obs.stop - obs.start)
-    bulks = np.stack([m.model.bulks(obs, MULTIPLES, detailed=False).max() for m in members])
-    low = support[0]
-    width = max(8.0, float(bulks.max()) - low, np.max(members[0].model.observations.values) - low)
-    while True:
-        high = min(support[1], low + np.ceil(width))
-        outcomes = np.arange(low, high + 1)
-        logp = components(members)(np.repeat(outcomes[:, None], rows.size, axis=1), rows)
-        missing = np.abs(1.0 - np.exp(log_sum_exp(logp, axis=1)))
-        if (missing < _MISSING**1.5).all() or high == support[1] or width > _MOST_OUTCOMES:
-            return Nodes(logp, np.zeros(logp.shape[1:])), missing
-        width *= 2
+    seen = np.concatenate(
+        [
+            members[0].model.observations.values[obs].ravel(),
+            *(m.model.bulks(obs, MULTIPLES, detailed=False).ravel() for m in members),
+        ]
+    )
+    first, last = np.clip([np.floor(seen.min()), max(np.ceil(seen.max()), 8.0)], *support)
+    start = np.arange(first, last + 1)
+    evaluate = _on_outcomes(members)
+    each = general_pools(len(members))[: len(members)]
+    whole = np.array([_lies_within(member, support) for member in members])
+    outcomes, logp = _widened(evaluate, support, each, start, evaluate(start), whole)
+    missing = np.abs(1.0 - np.exp(log_sum_exp(logp, axis=1)))
+    missing[~whole] = 0.0  # part of it lies where the pool is zero
+    return Nodes(logp, np.zeros(logp.shape[1:])), outcomes, missing
+
+
+def _more_outcomes(part: Laid, models: Mapping[str, Predictive], pool: Pool, loo: bool) -> Laid:
+    """Add the outcomes that a particular pool has mass on, if it has some beyond the others."""
+    assert part.outcomes is not None
+
+    def evaluate(outcomes: Array) -> Array:
+        return _on_outcomes(members_at(models, part.obs, loo=loo))(outcomes)
+
+    outcomes, logp = _widened(
+        evaluate,
+        support_of(models, of_all=False),
+        [pool],
+        part.outcomes,
+        part.nodes.logp,
+        np.zeros(1, dtype=np.bool_),
+    )
+    if outcomes.size == part.outcomes.size:
+        return part
+    return replace(part, outcomes=outcomes, nodes=Nodes(logp, np.zeros(logp.shape[1:])))
+
+
+def _widened(
+    evaluate: Callable[[Array], Array],
+    support: tuple[float, float],
+    pools: Sequence[Pool],
+    outcomes: Array,
+    logp: Array,
+    whole: NDArray[np.bool_],
+) -> tuple[Array, Array]:
+    """Add outcomes on both sides until no pool has mass beyond; those marked have one in all."""
+    while outcomes.size <= _MOST_OUTCOMES:
+        logq = np.stack([pool(logp) for pool in pools])  # (pool, outcome, row)
+        total = log_sum_exp(logq, axis=1)
+        lacking = bool((np.abs(1.0 - np.exp(total[whole])) > _MISSING).any())
+        low, high = outcomes[0], outcomes[-1]
+        step = float(outcomes.size)
+        if low > support[0] and (lacking or _has_more(logq[:, 1], logq[:, 0], total)):
+            low = max(support[0], low - step)
+        if high < support[1] and (lacking or _has_more(logq[:, -2], logq[:, -1], total)):
+            high = min(support[1], high + step)
+        if (low, high) == (outcomes[0], outcomes[-1]):
+            break
+        below, above = np.arange(low, outcomes[0]), np.arange(outcomes[-1] + 1, high + 1)
+        more = evaluate(np.concatenate([below, above]))
+        logp = np.concatenate([more[:, : below.size], logp, more[:, below.size :]], axis=1)
+        outcomes = np.concatenate([below, outcomes, above])
+    return outcomes, logp
+
+
+def _has_more(before: Array, last: Array, total: Array) -> bool:
+    """Whether terms that go on to change at the rate of the last two add up to anything."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        rate = np.where(np.isneginf(last), -np.inf, last - before)
+        beyond = np.exp(last - total + rate) / -np.expm1(rate)
+    return bool(((rate >= 0) | (beyond > _BEYOND)).any())
+
+
+def _on_outcomes(members: list[Member]) -> Callable[[Array], Array]:
+    rows = np.arange(members[0].obs.stop - members[0].obs.start)
+    evaluate = components(members)
+
+    def on(outcomes: Array) -> Array:
+        return evaluate(np.repeat(outcomes[:, None], rows.size, axis=1), rows)
+
+    return on
+
+
+def _lies_within(member: Member, support: tuple[float, float]) -> bool:
+    """Whether all of a component's mass lies where the pool can be positive."""
+    low, high = member.model.likelihood.support or (-np.inf, np.inf)
+    return member.model.is_complete and support[0] <= low and high <= support[1]

@@ -45,10 +45,10 @@ class Range:
 
 
 def worst_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Keep the worst, lowest, order at each place, in the order of the places."""
+    """Keep the worst, lowest, order at each place; one that is not known (NaN) is the worst."""
     worst: dict[float, float] = {}
     for edge in edges:
-        worst[edge.at] = min(edge.order, worst.get(edge.at, np.inf))
+        worst[edge.at] = float(np.minimum(edge.order, worst.get(edge.at, np.inf)))
     return tuple(Edge(at, worst[at]) for at in sorted(worst))
 
 
@@ -111,6 +111,10 @@ class Family(ABC):
     @abstractmethod
     def spread(self, p: Parameters) -> Array:
         """Width of the bulk of the density, in the units of y; a standard deviation or alike."""
+
+    @abstractmethod
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Draw outcomes, of a shape that the parameters broadcast to; components come last."""
 
     def bulks(self, p: Parameters) -> list[tuple[Array, Array]]:
         """Location and spread of each part of the density that may be a mode of its own."""

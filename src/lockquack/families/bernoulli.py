@@ -28,3 +28,6 @@ class Bernoulli(DiscreteFamily):
 
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["p"] * (1.0 - p["p"]))
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return (rng.random(size) < p["p"]).astype(np.float64)

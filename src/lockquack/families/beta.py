@@ -43,3 +43,6 @@ class Beta(Family):
     def spread(self, p: Parameters) -> Array:
         total = p["alpha"] + p["beta"]
         return np.sqrt(p["alpha"] * p["beta"] / (total + 1.0)) / total
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.beta(p["alpha"], p["beta"], size)

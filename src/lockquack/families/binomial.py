@@ -34,6 +34,9 @@ class Binomial(DiscreteFamily):
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["n"] * p["p"] * (1.0 - p["p"]))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.binomial(p["n"].astype(np.int64), p["p"], size).astype(np.float64)
+
     def check_domain(self, p: Parameters) -> None:
         super().check_domain(p)
         n = np.asarray(p["n"])

@@ -80,6 +80,14 @@ class Elliptical(Family):
             return np.asarray(np.sqrt(np.square(p["chol"]).sum(axis=-1)))
         return np.sqrt(np.diagonal(p[self.matrix], axis1=-2, axis2=-1))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        white = self.radius(p, rng, size)[..., None] * rng.normal(size=(*size, p["mu"].shape[-1]))
+        return np.asarray(p["mu"] + _multiply(white, np.swapaxes(self._factor(p), -1, -2)))
+
+    def radius(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Lengthen standard normal draws by this, to have those of the family."""
+        return np.ones(size)
+
     def check_domain(self, p: Parameters) -> None:
         if "chol" in p:
             lowest = np.diagonal(p["chol"], axis1=-2, axis2=-1).min()

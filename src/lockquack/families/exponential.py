@@ -38,3 +38,6 @@ class Exponential(Family):
 
     def spread(self, p: Parameters) -> Array:
         return 1.0 / p["lam"]
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.exponential(1.0 / p["lam"], size)

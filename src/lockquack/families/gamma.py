@@ -43,3 +43,6 @@ class Gamma(Family):
 
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["alpha"]) / p["beta"]
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.gamma(p["alpha"], 1.0 / p["beta"], size)

@@ -28,3 +28,6 @@ class Geometric(DiscreteFamily):
 
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(1.0 - p["p"]) / p["p"]
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.geometric(p["p"], size).astype(np.float64)

@@ -39,6 +39,9 @@ class Gumbel(Family):
     def spread(self, p: Parameters) -> Array:
         return p["beta"] * (math.pi / math.sqrt(6.0))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.gumbel(p["mu"], p["beta"], size)
+
 
 def _exp(x: Array) -> Array:
     # 700 scales below the mode the density itself is 0 in floats: not worth a warning.

@@ -43,3 +43,6 @@ class HalfNormal(Family):
 
     def spread(self, p: Parameters) -> Array:
         return p["sigma"] * math.sqrt(1.0 - _TWO_OVER_PI)
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return np.abs(rng.normal(0.0, p["sigma"], size))

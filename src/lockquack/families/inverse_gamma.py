@@ -43,3 +43,6 @@ class InverseGamma(Family):
 
     def spread(self, p: Parameters) -> Array:
         return p["beta"] / np.power(p["alpha"] + 1.0, 1.5)
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return p["beta"] / rng.gamma(p["alpha"], 1.0, size)

@@ -43,3 +43,6 @@ class Logistic(Family):
 
     def spread(self, p: Parameters) -> Array:
         return p["s"] * (math.pi / math.sqrt(3.0))
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.logistic(p["mu"], p["s"], size)

@@ -49,3 +49,6 @@ class LogNormal(Family):
         # Half the distance of the 16% and 84% quantiles: the standard deviation grows like
         # exp(σ²) and is then far from the bulk.
         return np.exp(p["mu"]) * np.sinh(p["sigma"])
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.lognormal(p["mu"], p["sigma"], size)

@@ -117,6 +117,14 @@ class Mixture(Family):
         )
         return np.asarray(np.sqrt(sum(squares)))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        total = np.cumsum(p["weights"], axis=-1)
+        chosen = (rng.random((*size, 1)) > total[..., :-1]).sum(axis=-1)
+        each = np.stack([family.draw(part, rng, size) for family, part in self._split(p)])
+        if self.multivariate:
+            chosen = chosen[..., None]
+        return np.take_along_axis(each, chosen[None], axis=0)[0]
+
     def bulks(self, p: Parameters) -> list[tuple[Array, Array]]:
         return [bulk for family, part in self._split(p) for bulk in family.bulks(part)]
 

@@ -37,3 +37,6 @@ class MvStudentT(Elliptical):
         inverse = (1.0 / (p["nu"] + white.square))[..., None]
         pull = white.pull * inverse
         return -count * pull, count * (2.0 * pull * pull - white.precision * inverse)
+
+    def radius(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return np.sqrt(p["nu"] / rng.chisquare(p["nu"], size))

@@ -39,6 +39,9 @@ class NegativeBinomial(DiscreteFamily):
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["mu"] + np.square(p["mu"]) / p["alpha"])
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.poisson(rng.gamma(p["alpha"], p["mu"] / p["alpha"], size)).astype(np.float64)
+
 
 def log_rising(alpha: Array, y: Array) -> Array:
     r"""Return :math:`\log\Gamma(\alpha+y) - \log\Gamma(\alpha) - y\log\alpha`.

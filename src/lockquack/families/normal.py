@@ -41,3 +41,6 @@ class Normal(Family):
 
     def spread(self, p: Parameters) -> Array:
         return p["sigma"]
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.normal(p["mu"], p["sigma"], size)

@@ -28,3 +28,6 @@ class Poisson(DiscreteFamily):
 
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["mu"])
+
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return rng.poisson(p["mu"], size).astype(np.float64)

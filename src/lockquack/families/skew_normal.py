@@ -51,6 +51,12 @@ class SkewNormal(Family):
     def spread(self, p: Parameters) -> Array:
         return p["sigma"] * np.sqrt(1.0 - np.square(SQRT_2_OVER_PI * _lean(p["alpha"])))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        # Two normals, one of them folded: the sum leans as far as its share in it.
+        lean = _lean(p["alpha"])
+        folded, rest = np.abs(rng.normal(size=size)), rng.normal(size=size)
+        return p["mu"] + p["sigma"] * (lean * folded + np.sqrt(1.0 - np.square(lean)) * rest)
+
 
 def _lean(alpha: Array) -> Array:
     return alpha / np.hypot(1.0, alpha)

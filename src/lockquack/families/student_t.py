@@ -47,6 +47,9 @@ class StudentT(Family):
     def spread(self, p: Parameters) -> Array:
         return p["sigma"]
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return p["mu"] + p["sigma"] * rng.standard_t(p["nu"], size)
+
 
 def log_normaliser(nu: Array, d: int) -> Array:
     r"""Return :math:`\log\Gamma(\frac{\nu+d}2) - \log\Gamma(\frac\nu2) - \frac d2\log\nu\pi`.

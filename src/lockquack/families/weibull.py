@@ -54,6 +54,9 @@ class Weibull(Family):
         # Not the standard deviation: where alpha is small it is far from the bulk.
         return 0.5 * (_quantile(_HIGH, p) - _quantile(_LOW, p))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return p["beta"] * rng.weibull(p["alpha"], size)
+
 
 def _quantile(exceeded: float, p: Parameters) -> Array:
     return p["beta"] * np.power(exceeded, 1.0 / p["alpha"])

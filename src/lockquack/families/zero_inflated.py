@@ -34,6 +34,10 @@ class ZeroInflated(DiscreteFamily):
         psi, mean, sd = p["psi"], self.counts.location(p), self.counts.spread(p)
         return np.sqrt(psi * (np.square(sd) + (1.0 - psi) * np.square(mean)))
 
+    def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        counts = self.counts.draw(p, rng, size)
+        return np.where(rng.random(size) < p["psi"], counts, 0.0)
+
 
 class ZeroInflatedPoisson(ZeroInflated):
     """Poisson with mean ``mu`` with probability ``psi``, and otherwise zero."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from lockquack.operators.hybrid import Hybrid
 from lockquack.operators.linear import Linear
 from lockquack.operators.space import Simplex
 from lockquack.solvers.base import Solution
-from lockquack.solvers.multistart import multistart
+from lockquack.solvers.multistart import multistart, newton
 from lockquack.solvers.simplex_qp import simplex_qp
 
 _STARTS = 12
+#: Concentration, in units of the objective's size, that keeps all exponents in use meanwhile.
+_LIFT = 1e-3
 
 
 class HybridHyvarinen(SmoothProblem):
@@ -24,6 +27,9 @@ class HybridHyvarinen(SmoothProblem):
     For a given mixture β the score is quadratic in the exponents, as for locking, with the
     mixture as one more expert. So the search is over β only; each trial solves a quadratic
     programme, and the slopes in β at its solution are those of the whole.
+
+    Where the mixture has no weight, β makes no difference, and a search that begins there ends
+    there. So it is done with a prior that leaves some weight to the mixture.
     """
 
     kind = "multi-start over β, quadratic in w"
@@ -36,18 +42,25 @@ class HybridHyvarinen(SmoothProblem):
         """Fit the parameters, every observation counting once."""
         starts = self._mixture.starts(_STARTS, np.random.default_rng(0))
         scale = self._scale(self.space.starts(1)[0])
-        found = multistart(self._profile, starts, scale=scale)
-        beta = self._mixture.natural(found.x)
-        x = np.concatenate([self._exponents(self._experts(beta)), beta])
-        return self._solution(self.space.free(x), found, scale)
+        assert isinstance(self.operator, Hybrid)
+        lift = 0.0 if self.operator.signed else _LIFT * scale
+        lifted = partial(self._profile, lift=lift)
+        found = multistart(lifted, starts, scale=scale)
+        polished = newton(self._profile, found.x, scale=scale)
+        beta = self._mixture.natural(polished.x)
+        z = self.space.free(np.concatenate([self._exponents(self._experts(beta)), beta]))
+        end = replace(polished, x=z, agreeing=found.agreeing, n_starts=found.n_starts)
+        return self._solution(self._without_small(end, scale), end, scale)
 
-    def _profile(self, z: Array) -> tuple[float, Array]:
+    def _profile(self, z: Array, lift: float = 0.0) -> tuple[float, Array]:
         """Objective at the best exponents for a mixture, and its slopes."""
         beta = self._mixture.natural(z)
-        w = self._exponents(self._experts(beta))
+        w = self._exponents(self._experts(beta), lift)
         x = np.concatenate([w, beta])
         scores, slopes = self.expand(x)
         value = -float(scores.sum()) - self.space.log_prior(x)
+        if lift > 0.0:
+            value -= lift * float(np.log(w).sum())
         by_beta = slopes[self.K + 1 :].sum(axis=1) + self._mixture.prior_slopes(beta)
         return value, -self._mixture.pull(z, by_beta)
 
@@ -56,7 +69,7 @@ class HybridHyvarinen(SmoothProblem):
         jets = self.evidence.jets
         return join_jets([stack_jets([Linear().pool(jets, beta)]), jets])
 
-    def _exponents(self, experts: Jet) -> Array:
+    def _exponents(self, experts: Jet, lift: float = 0.0) -> Array:
         """Best exponents of given experts."""
         assert isinstance(self.operator, Hybrid)
         flat = experts.grad.reshape(len(experts.grad), -1)
@@ -64,7 +77,7 @@ class HybridHyvarinen(SmoothProblem):
         size = c.size
         if not self.operator.signed:
             outside = np.concatenate([[self.concentration.mean()], self.concentration])
-            return simplex_qp(Q, c, outside - 1.0).x
+            return simplex_qp(Q, c, outside - 1.0 + lift).x
         precision = 1.0 / self.operator.prior_sd**2
         matrix = 2.0 * Q + precision * np.eye(size)
         return np.linalg.solve(matrix, np.full(size, precision / size) - 2.0 * c)

@@ -14,8 +14,9 @@ from lockquack.solvers.base import Solution
 from lockquack.solvers.simplex_newton import simplex_newton
 from lockquack.solvers.simplex_qp import simplex_qp
 
-#: Newton steps of a bootstrap replicate, the first for all of them at once.
-_STEPS = 3
+#: Most Newton steps of a bootstrap replicate, and the last of them: the next would be its square.
+_STEPS = 10
+_SETTLED = 1e-4
 
 
 class LockingDensity(ConvexProblem, ABC):
@@ -39,19 +40,27 @@ class LockingDensity(ConvexProblem, ABC):
     def resolve(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, K).
 
-        Each replicate is the limit of quadratic programmes with exact slopes and the Hessian at
-        the common solution, weighted by its own counts.
+        Newton's method: the first quadratic programmes have the slopes and Hessians at the
+        common solution, the next ones those at each replicate's own weights, until it settles.
         """
         slopes, hessians = self.expansions(x)
-        Q = np.tensordot(counts, hessians, axes=(1, 2)) / 2
+        gradient, bend = counts @ slopes.T, np.tensordot(counts, hessians, axes=(1, 2))
         w = np.repeat(x[None], len(counts), axis=0)
-        gradient = counts @ slopes.T
-        for step in range(_STEPS):
-            if step:
-                each = [self._slopes(at) @ u for at, u in zip(w, counts, strict=True)]
-                gradient = np.stack(each)
-            linear = gradient / 2 - np.einsum("bjk,bk->bj", Q, w)
-            w = simplex_qp(Q, linear, self.concentration - 1.0).x
+        moving = np.arange(len(counts))
+        for _ in range(_STEPS):
+            linear = gradient - np.einsum("bjk,bk->bj", bend, w[moving])
+            moved = simplex_qp(bend / 2, linear / 2, self.concentration - 1.0).x
+            settled = np.abs(moved - w[moving]).max(axis=1) < _SETTLED
+            w[moving] = moved
+            moving = moving[~settled]
+            if not moving.size:
+                return w
+            each = [self.expansions(w[b]) for b in moving]
+            pairs = list(zip(each, counts[moving], strict=True))
+            gradient = np.stack([first @ u for (first, _), u in pairs])
+            bend = np.stack([second @ u for (_, second), u in pairs])
+        for b in moving.tolist():
+            w[b] = self.refit(counts[b], x)
         return w
 
     def refit(self, counts: Array, x: Array) -> Array:
@@ -60,14 +69,11 @@ class LockingDensity(ConvexProblem, ABC):
 
     def weight_slopes(self, weights: Array) -> Array:
         """Slopes of minus the total score in the weights, (K,)."""
-        return self._slopes(weights).sum(axis=1)
+        return self.expansions(weights)[0].sum(axis=1)
 
     def bend(self, weights: Array) -> Array:
         """Half the Hessian of minus the total score in the weights, (K, K)."""
         return self.expansions(weights)[1].sum(axis=2) / 2
-
-    def _slopes(self, weights: Array) -> Array:
-        return self.expansions(weights)[0]
 
     def _newton(self, counts: Array, start: Array) -> Solution:
         def expand(w: Array) -> tuple[float, Array, Array]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from lockquack.fitting.base import Problem
 from lockquack.jets import Array
-from lockquack.operators.space import Simplex
+from lockquack.operators.space import Positive, Simplex
 from lockquack.solvers.base import Solution
 from lockquack.solvers.multistart import MultistartSolution, multistart, newton
 
@@ -16,8 +16,14 @@ _FEWEST, _MOST = 8, 24
 _SMALL = 1e-5
 #: Objective, in units of the scale, that setting small weights to zero may cost.
 _COST = 1e-8
-#: Chord steps that follow the Newton step of a bootstrap replicate.
-_CHORD_STEPS = 2
+#: Most steps of a bootstrap replicate, the longest of them in any coordinate, and its shares.
+_QUASI_STEPS = 100
+_REACH = 2.0
+_LENGTHS = 0.5 ** np.arange(20)
+#: Share of the largest eigenvalue below which a direction is flat, and a step off a saddle.
+_FLAT, _NUDGE = 1e-6, 0.05
+#: Decrease of the objective, in units of the scale, for which no step is taken any more.
+_SETTLED = 1e-13
 
 
 class SmoothProblem(Problem):
@@ -50,19 +56,14 @@ class SmoothProblem(Problem):
     def resolve(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
 
-        A Newton step from the solution, for all replicates at once, and then steps with the
-        same matrices and the exact gradients.
+        Each goes downhill from the solution. The Hessians there, weighted by the counts, tell
+        how far to go at first, and what the slopes do on the way corrects them.
         """
         z = self.space.free(x)
         gradients, hessians = self.observation_expansions(z)
         P, n = gradients.shape
-        prior = self._prior_bend(z)
-        bend = (counts @ hessians.reshape(P * P, n).T).reshape(-1, P, P) + prior
-        inverse = np.linalg.pinv(bend, rcond=1e-9, hermitian=True)
-        result = np.empty((len(counts), P))
-        for b, count in enumerate(counts):
-            result[b] = self._chord(z, count, inverse[b], gradients)
-        return result
+        bend = (counts @ hessians.reshape(P * P, n).T).reshape(-1, P, P) + self._prior_bend(z)
+        return np.stack([self._downhill(z, u, each) for u, each in zip(counts, bend, strict=True)])
 
     def refit(self, counts: Array, x: Array) -> Array:
         """Fit again, from the solution for equal counts, for one counting of the observations."""
@@ -106,16 +107,31 @@ class SmoothProblem(Problem):
             bend[j] = (slope(z + step) - slope(z - step)) / 2e-5
         return (bend + bend.T) / 2
 
-    def _chord(self, z: Array, counts: Array, inverse: Array, gradients: Array) -> Array:
-        held = ~np.isfinite(z)
-        prior = self.space.prior_slopes(self.space.natural(z))
-        gradient = gradients @ counts - self.space.pull(z, prior)
-        step = inverse @ np.where(held, 0.0, gradient)
-        moved = np.where(held, z, z - np.clip(step, -3.0, 3.0))
-        for _ in range(_CHORD_STEPS):
-            step = inverse @ np.where(held, 0.0, self.expand_free(moved, counts)[1])
-            moved = np.where(held, z, moved - np.clip(step, -1.0, 1.0))
-        return self.space.natural(moved)
+    def _downhill(self, z: Array, counts: Array, bend: Array) -> Array:
+        """Minimise from z by BFGS, given the Hessian there."""
+        held, scale = ~np.isfinite(z), self._scale(z)
+        values, vectors = np.linalg.eigh(bend)
+        size = np.maximum(np.abs(values), _FLAT * np.abs(values).max(initial=1e-300))
+        inverse = (vectors / size) @ vectors.T
+        if values.min(initial=0.0) < -_FLAT * size.max(initial=0.0):
+            z = z + _NUDGE * vectors[:, 0]  # equal phases, say, may be a saddle now
+        value, slope = self._finite(z, counts)
+        for _ in range(_QUASI_STEPS):
+            step = -inverse @ np.where(held, 0.0, slope)
+            step *= min(1.0, _REACH / max(float(np.abs(step).max()), _REACH))
+            decline = float(slope @ step)
+            if -decline <= _SETTLED * scale:
+                break
+            for length in _LENGTHS:
+                moved = np.where(held, z, z + length * step)
+                after, turned = self._finite(moved, counts)
+                if after <= value + 1e-4 * length * decline:
+                    break
+            else:
+                break
+            inverse = _updated(inverse, length * step, turned - slope)
+            z, value, slope = moved, after, turned
+        return self.space.natural(z)
 
     def _finite(self, z: Array, counts: Array | None = None) -> tuple[float, Array]:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -152,7 +168,16 @@ class SmoothProblem(Problem):
         marks = []
         for block, part in self.space.parts(z):
             mark = np.zeros(block.size, dtype=bool)
-            if isinstance(block, Simplex):
+            if isinstance(block, Simplex | Positive):
                 mark = (block.natural(part) < _SMALL) & (block.concentration == 1)
             marks.append(mark)
         return np.concatenate(marks)
+
+
+def _updated(inverse: Array, step: Array, change: Array) -> Array:
+    """Correct an inverse Hessian by what a step did to the slopes (BFGS)."""
+    along = float(step @ change)
+    if along <= 0:
+        return inverse
+    push = np.eye(step.size) - np.outer(step, change) / along
+    return push @ inverse @ push.T + np.outer(step, step) / along

@@ -25,6 +25,8 @@ from lockquack.operators.space import Interval, Simplex, Space
 _BOUND = 8.0
 #: Orders this close to 0 are log-linear: (1/p) log Σ w π^p would be rounding error.
 _ZERO = 1e-8
+#: Largest logarithm of a negative power of a density: more stands for infinity.
+_HUGE = 1e300
 
 
 class Hoelder(Operator):
@@ -93,11 +95,17 @@ class Hoelder(Operator):
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         weights, order = self._split(x)
-        return power_pool(jets, log_column(weights, jets.logp.ndim), order)
+        bounded = _without_infinity(jets, order)
+        pooled = power_pool(bounded, log_column(weights, jets.logp.ndim), order)
+        if bounded is jets:
+            return pooled
+        logp = np.where(pooled.logp <= 0.5 * bounded.logp.min(), -np.inf, pooled.logp)
+        return Jet(logp, pooled.grad, pooled.curv)
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
         """Differentiate the pool in the logarithms of the weights and in the order."""
         weights, order = self._split(x)
+        jets = _without_infinity(jets, order)
         slopes = power_pool_derivatives(jets, log_column(weights, jets.logp.ndim), order)
         if self.p is not None:
             return slopes.by_log_coef
@@ -106,6 +114,7 @@ class Hoelder(Operator):
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
         """Carry derivatives of one member's jet, along a leading axis, through the pool."""
         weights, order = self._split(x)
+        jets = _without_infinity(jets, order)
         return push_through_pool(jets, log_column(weights, jets.logp.ndim), order, member, tangent)
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
@@ -119,3 +128,10 @@ class Hoelder(Operator):
     def _split(self, x: Array) -> tuple[Array, float]:
         weights, order = (x, self.p) if self.p is not None else (x[:-1], float(x[-1]))
         return weights, 0.0 if abs(order) < _ZERO else order
+
+
+def _without_infinity(jets: Jet, order: float) -> Jet:
+    """Keep negative powers of densities that are zero from being infinite."""
+    if order >= 0 or not np.isneginf(jets.logp).any():
+        return jets
+    return Jet(np.maximum(jets.logp, -_HUGE / max(1.0, -order)), jets.grad, jets.curv)

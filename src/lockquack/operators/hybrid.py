@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,13 @@ class SignedLocking(Locking):
     def space(self, concentration: Array) -> Space:
         """Exponents with a Gaussian prior."""
         return Space((Real("weights", concentration.size, self.sd),))
+
+    def pool(self, jets: Jet, x: Array) -> Jet:
+        """Pool jets into one; what no member deems possible is not, whatever the exponents."""
+        with np.errstate(invalid="ignore"):
+            pooled = super().pool(jets, x)
+        nowhere = np.isneginf(jets.logp).all(axis=0)
+        return replace(pooled, logp=np.where(nowhere, -np.inf, pooled.logp))
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
         """Differentiate the pool in the exponents."""

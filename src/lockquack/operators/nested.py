@@ -75,6 +75,9 @@ class Composite:
         for place, (member, part) in enumerate(zip(self.members, inner, strict=True)):
             if member.operator is not None:
                 tangent = member.operator.tangents(jets[member.models], part)
+                # Where the inner pool is zero it stays so, whatever its logarithm does.
+                logp = np.where(np.isneginf(pools.logp[place]), 0.0, tangent.logp)
+                tangent = replace(tangent, logp=logp)
                 parts.append(self.outer.push(pools, outer, place, tangent))
         return join_jets(parts)
 
@@ -186,14 +189,22 @@ class Nested(CompositeOperator):
     @property
     def needs_density(self) -> bool:  # type: ignore[override]
         """Whether any of the pools needs its members' densities."""
-        inner = [operator for operator, _ in self.members if operator is not None]
-        return any(operator.needs_density for operator in (self.outer, *inner))
+        return any(operator.needs_density for operator in self._pools)
 
     @property
     def normalised(self) -> bool:  # type: ignore[override]
         """Whether all of the pools are mixtures."""
-        inner = [operator for operator, _ in self.members if operator is not None]
-        return all(operator.normalised for operator in (self.outer, *inner))
+        return all(operator.normalised for operator in self._pools)
+
+    @property
+    def always_integrable(self) -> bool:  # type: ignore[override]
+        """Whether every pool has a normaliser: no exponents of any sum are inside."""
+        return all(operator.always_integrable for operator in self._pools)
+
+    @property
+    def _pools(self) -> tuple[Operator, ...]:
+        inner = (operator for operator, _ in self.members)
+        return self.outer, *(operator for operator in inner if operator is not None)
 
     def without_zeros(self) -> Nested:
         """Return the operator with all of its pools confined to those without zeros."""
@@ -235,9 +246,10 @@ class Nested(CompositeOperator):
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Everything besides the models' shares, by block."""
+        outside = len(self.outer.space(np.ones(len(self.members))).blocks)
         return {
-            f"outer_{block.name}" if not block.name.startswith("member") else block.name: part
-            for block, part in self.space(np.ones(K)).parts(x)
+            f"outer_{block.name}" if place < outside else block.name: part
+            for place, (block, part) in enumerate(self.space(np.ones(K)).parts(x))
         }
 
     @property

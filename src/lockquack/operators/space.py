@@ -91,11 +91,14 @@ class Simplex(Block):
         return float(log_softmax(z[inside]).sum())
 
     def starts(self, count: int, rng: np.random.Generator) -> Array:
-        """Begin at equal weights, near each vertex, and anywhere."""
-        near = np.log(np.full((self.size, self.size), 0.2 / self.size) + 0.8 * np.eye(self.size))
+        """Begin at equal weights, near each vertex, very close to it, and anywhere."""
         equal = np.zeros((1, self.size))
+        near, close = (
+            np.log(np.full((self.size, self.size), rest) + (1 - rest) * np.eye(self.size))
+            for rest in (0.2 / self.size, 1e-4)
+        )
         anywhere = np.log(rng.dirichlet(np.ones(self.size), size=count))
-        return np.concatenate([equal, near, anywhere])[:count]
+        return np.concatenate([equal, near, close, anywhere])[:count]
 
 
 @dataclass(frozen=True)

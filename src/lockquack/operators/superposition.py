@@ -156,10 +156,13 @@ class OverlapNorm(Normaliser):
     def __init__(self, operator: Superposition, nodes: Nodes) -> None:
         self.operator = operator
         K = nodes.logp.shape[0]
-        self.overlap = np.empty((K, K, nodes.logp.shape[2]))
+        logs = np.empty((K, K, nodes.logp.shape[2]))
         for j in range(K):
             pairs = (nodes.logp[j] + nodes.logp[j:]) / 2 + nodes.log_measure
-            self.overlap[j, j:] = self.overlap[j:, j] = np.exp(log_sum_exp(pairs, axis=1))
+            logs[j, j:] = logs[j:, j] = log_sum_exp(pairs, axis=1)
+        # Densities may come with a constant; what is exponentiated is free of it.
+        self.log_size = logs.max(axis=(0, 1))
+        self.overlap = np.exp(logs - self.log_size)
 
     def log_norm(self, x: Array) -> Array:
         """Log of the integral of the pool, (n,)."""
@@ -176,7 +179,7 @@ class OverlapNorm(Normaliser):
             slopes = parts.real / total
             if self.operator.phases is None:
                 slopes = np.concatenate([slopes, 2 * parts.imag / total])
-            return np.log(total), slopes
+            return np.log(total) + self.log_size, slopes
 
 
 def _angles(given: Any) -> tuple[float, ...]:

@@ -1,0 +1,396 @@
+"""The combination as an ordinary predictive distribution, with labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from lockquack.density.calibration import inside, uniformity
+from lockquack.density.members import require_evaluable
+from lockquack.density.pooled import (
+    IntervalKind,
+    Normalised,
+    PooledDistribution,
+    at_observed,
+    mix,
+)
+from lockquack.density.sampling import SAMPLERS, Drawn
+from lockquack.density.vectors import NormalisedBySampling, normalise_by_draws, sample_each
+from lockquack.errors import (
+    MonteCarloWarning,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+    unknown_name,
+)
+from lockquack.jets import Array
+from lockquack.notes import Note, density_notes
+from lockquack.observations import Observations
+from lockquack.operators import Operator
+from lockquack.predictive import Predictive
+
+#: Largest Monte Carlo error of a log normaliser that is not remarked on.
+_LARGE_ERROR = 0.05
+_BOUNDS = ["lower", "upper"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Distribution:
+    """A combination's prediction of some observations: a distribution for each.
+
+    Made by :meth:`Combination.distribution` and :meth:`Combination.at`. Scalar outcomes are
+    handled by quadrature, to about eight digits; vector outcomes by Monte Carlo, with errors that
+    are reported.
+    """
+
+    models: Mapping[str, Predictive]
+    operator: Operator
+    x: Array
+    observations: Observations
+    loo: bool = False
+    #: Whether the outcomes are known; otherwise they stand in for what is predicted.
+    observed: bool = True
+    random_seed: int = 0
+    progressbar: bool | None = None
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether outcomes are single numbers."""
+        return self.observations.d == 1
+
+    def logpdf(self, y: Any = None, *, stacklevel: int = 2) -> xr.DataArray:
+        r"""Log density, :math:`\log \tilde q(y) - \log \int \tilde q`.
+
+        Parameters
+        ----------
+        y
+            Outcomes, by default the observed ones: one number, one per observation, or
+            (point, observation).
+        stacklevel
+            Whose line warnings name.
+        """
+        if y is None:
+            self._require_observed("logpdf")
+            normalised = self.normalised(stacklevel=stacklevel + 1)
+            return self.observations.label(normalised.logp.copy(), name="logpdf")
+        if not self.scalar:
+            raise UnsupportedError(
+                "Densities of vector outcomes elsewhere need predictions of their own: "
+                "fit.at(y).logpdf()."
+            )
+        points, leading = self._points(y)
+        self.normalised(stacklevel=stacklevel + 1)
+        return self._label(self.pooled.logpdf(points), leading, "logpdf")
+
+    def log_norm(self, *, stacklevel: int = 2) -> xr.DataArray:
+        """Log of the normaliser of the pool at each observation.
+
+        Its attribute ``max_error`` is the largest relative error of a normaliser; all of them are
+        the coordinate ``error``.
+        """
+        normalised = self.normalised(stacklevel=stacklevel + 1)
+        result = self.observations.label(normalised.log_norm.copy(), name="log_norm")
+        error = self.observations.label(normalised.relative_error.copy())
+        result = result.assign_coords(error=(error.dims, error.values))
+        if isinstance(normalised, NormalisedBySampling):
+            k_hat = self.observations.label(normalised.importance_k)
+            result = result.assign_coords(pareto_k=(k_hat.dims, k_hat.values))
+        result.attrs["max_error"] = float(normalised.relative_error.max())
+        return result
+
+    def cdf(self, y: Any = None) -> xr.DataArray:
+        """Probability of at most y, by default at the observed outcomes; see :meth:`logpdf`."""
+        if y is None:
+            self._require_observed("cdf")
+        points, leading = self._points(y)
+        return self._label(self.pooled.cdf(points), leading, "cdf")
+
+    def quantile(self, p: ArrayLike) -> xr.DataArray:
+        """Outcomes below which there is probability p, along a dimension ``quantile``."""
+        wanted = np.asarray(p, dtype=np.float64)
+        if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
+            raise ParameterError(f"p must be one or more probabilities between 0 and 1; got {p!r}.")
+        values = self.pooled.quantile(np.atleast_1d(wanted))
+        if wanted.ndim == 0:
+            return self._label(values, None, "quantile")
+        return self.observations.label(values, {"quantile": wanted}, "quantile")
+
+    def interval(self, prob: float = 0.9, *, kind: IntervalKind = "central") -> xr.DataArray:
+        """Return the ends of an interval of that probability, along a dimension ``ci_bound``.
+
+        ``kind="central"`` leaves the same probability on both sides; ``"hdi"`` is the shortest
+        interval. Where the density has several modes, a set of several intervals would be
+        shorter still. Of whole numbers, an interval has at least that probability.
+        """
+        ends = self.pooled.interval(prob, kind)
+        return self.observations.label(ends, {"ci_bound": _BOUNDS}, "interval")
+
+    def mean(self) -> xr.DataArray:
+        """Mean at each observation; NaN or infinite where tails are too heavy to have one.
+
+        Of vector outcomes by sampling.
+        """
+        if not self.scalar:
+            return self._of_draws(lambda y: y.mean(axis=0), "mean")
+        return self._label(self.pooled.mean()[None], None, "mean")
+
+    def var(self) -> xr.DataArray:
+        """Variance at each observation; infinite where tails are too heavy to have one.
+
+        Of vector outcomes, component by component, by sampling.
+        """
+        if not self.scalar:
+            return self._of_draws(lambda y: y.var(axis=0, ddof=1), "var")
+        return self._label(self.pooled.var()[None], None, "var")
+
+    def mode(self) -> xr.DataArray:
+        """Outcome of the highest density at each observation."""
+        return self._label(self.pooled.mode()[None], None, "mode")
+
+    def sample(
+        self,
+        n: int = 1000,
+        *,
+        method: str = "auto",
+        random_seed: int | np.random.Generator | None = None,
+        stacklevel: int = 2,
+    ) -> xr.DataTree:
+        """Draw outcomes at each observation; see :meth:`Combination.sample`."""
+        if n < 1:
+            raise ParameterError(f"The number of draws must be at least 1; got {n}.")
+        rng = np.random.default_rng(random_seed)
+        if method not in ("auto", "inverse-cdf", *SAMPLERS):
+            raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
+        if method == "inverse-cdf" or (method == "auto" and self.scalar):
+            self.normalised(stacklevel=stacklevel + 1)
+            draws = self.pooled.sample(n, rng)[..., None]
+            return self._tree(draws, "inverse-cdf", {})
+        require_evaluable(self.models, "the combination cannot be sampled", vectors=True)
+        drawn = sample_each(
+            self.models,
+            self.operator,
+            self.x,
+            n,
+            method,
+            loo=self.loo,
+            rng=rng,
+            progressbar=self.progressbar,
+        )
+        for note in _sampling_notes(drawn, self.observations):
+            warnings.warn(note.message, note.category, stacklevel=stacklevel)
+        return self._tree(np.stack([each.y for each in drawn], axis=1), method, _statistics(drawn))
+
+    def pit(
+        self, *, random_seed: int | np.random.Generator | None = 0, stacklevel: int = 2
+    ) -> xr.DataArray:
+        """Probability integral transform of the observed outcomes; see :meth:`Combination.pit`."""
+        self._require_observed("pit")
+        if self.scalar:
+            self.normalised(stacklevel=stacklevel + 1)
+        values = pit_values(self.pooled, self.observations.values[:, 0], random_seed)
+        return self._label(values[None], None, "pit")
+
+    @property
+    def pooled(self) -> PooledDistribution:
+        """The numbers behind it, without labels; for scalar outcomes."""
+        if "pooled" not in self._known:
+            self._known["pooled"] = PooledDistribution.of(
+                self.models,
+                self.operator,
+                self.x,
+                loo=self.loo,
+                progressbar=self.progressbar,
+            )
+        return self._known["pooled"]
+
+    def normalised(self, *, stacklevel: int = 2) -> Normalised:
+        """Log densities at the outcomes and normalisers; warns of what is wrong, once."""
+        if "normalised" not in self._known:
+            result = self._normalise()
+            self._known["normalised"] = result
+            for note in self._notes(result):
+                warnings.warn(note.message, note.category, stacklevel=stacklevel)
+        return self._known["normalised"]
+
+    def _normalise(self) -> Normalised:
+        if self.operator.normalised:
+            return mix(
+                self.models, self.operator, self.x, loo=self.loo, progressbar=self.progressbar
+            )
+        if self.scalar:
+            return at_observed(self.pooled, progressbar=self.progressbar)
+        require_evaluable(self.models, "the combination cannot be normalised", vectors=True)
+        return normalise_by_draws(
+            self.models,
+            self.operator,
+            self.x,
+            loo=self.loo,
+            rng=np.random.default_rng(self.random_seed),
+            progressbar=self.progressbar,
+        )
+
+    def _notes(self, result: Normalised) -> list[Note]:
+        if not isinstance(result, NormalisedBySampling):
+            return density_notes(self.models, result, self.observations)
+        quiet = replace(result, relative_error=np.zeros_like(result.relative_error))
+        notes = density_notes(self.models, quiet, self.observations)
+        bad = (result.relative_error > _LARGE_ERROR) | (result.importance_k > 0.7)
+        if bad.any():
+            worst = int(np.where(bad, result.importance_k, -np.inf).argmax())
+            notes.append(
+                Note(
+                    MonteCarloWarning,
+                    f"The normaliser is uncertain at {bad.sum()} observation(s): its relative "
+                    f"Monte Carlo error is {result.relative_error[worst]:.2g} and Pareto k̂ "
+                    f"{result.importance_k[worst]:.2f} at {self.observations.describe(worst)}.",
+                )
+            )
+        return notes
+
+    def _require_observed(self, what: str) -> None:
+        if not self.observed:
+            raise ParameterError(
+                f"The outcomes of these observations are not known; give them: {what}(y)."
+            )
+
+    def _points(self, y: Any) -> tuple[Array, dict[str, Any] | None]:
+        """Read outcomes as (point, n); None for the leading dimension where there is none."""
+        if not self.scalar:
+            raise UnsupportedError(
+                "Outcomes of several components have no distribution function on the line. Use "
+                "sample() and look at its draws."
+            )
+        if y is None:
+            return self.observations.values[:, 0][None], None
+        if isinstance(y, xr.DataArray):
+            return self._labelled_points(y)
+        values = np.asarray(y, dtype=np.float64)
+        n, shape = self.observations.n, self.observations.shape
+        if values.ndim == 0 or values.shape == shape or values.shape == (n,):
+            return np.broadcast_to(values.reshape(1, -1), (1, n)), None
+        if values.ndim == 2 and values.shape[1] in (1, n):
+            return np.broadcast_to(values, (len(values), n)), {"point": None}
+        if values.ndim == 1 + len(shape) and values.shape[1:] == shape:
+            return values.reshape(-1, n), {"point": None}
+        raise ShapeError(
+            f"y has the shape {values.shape}; there are {n} observations. Give one number, one "
+            f"per observation, or points × observations; the same points for all: y[:, None]."
+        )
+
+    def _labelled_points(self, y: xr.DataArray) -> tuple[Array, dict[str, Any] | None]:
+        dims = self.observations.dims
+        extra = [str(dim) for dim in y.dims if dim not in dims]
+        if len(extra) > 1:
+            raise ShapeError(f"y has more than one dimension besides {dims}: {extra}.")
+        grid = self.observations.label(np.zeros(self.observations.n))
+        grid, y = xr.broadcast(*xr.align(grid, y, join="override" if not extra else "outer"))
+        values = y.transpose(*extra, *dims).values.astype(np.float64)
+        if not extra:
+            return values.reshape(1, -1), None
+        labels = y.coords[extra[0]].values if extra[0] in y.coords else None
+        return values.reshape(len(values), -1), {extra[0]: labels}
+
+    def _label(self, values: Array, leading: dict[str, Any] | None, name: str) -> xr.DataArray:
+        """Label (point, n); without a leading dimension there is one point."""
+        if leading is None:
+            return self.observations.label(values[0], name=name)
+        return self.observations.label(values, leading, name)
+
+    def _of_draws(self, statistic: Any, name: str) -> xr.DataArray:
+        tree = self.sample(4000, random_seed=self.random_seed, stacklevel=4)
+        (predicted,) = tree["posterior_predictive"].to_dataset().data_vars.values()
+        values = statistic(predicted.values[0]).reshape(self.observations.n, self.observations.d)
+        return self.observations.label_components(values, name=name)
+
+    def _tree(self, draws: Array, method: str, statistics: Mapping[str, Array]) -> xr.DataTree:
+        """Hold draws (draw, obs, component) as ArviZ does."""
+        from lockquack import __version__
+
+        name = "y" if "y" not in self.observations.dims else "outcome"
+        leading = {"chain": np.arange(1), "draw": np.arange(len(draws))}
+        attrs = {
+            "inference_library": "lockquack",
+            "inference_library_version": __version__,
+            "combination": repr(self.operator),
+            "models": ", ".join(self.models),
+            "sampling_method": method,
+            "leave_one_out": int(self.loo),
+        }
+        for statistic, values in statistics.items():
+            if values.dtype.kind == "f" and not np.isnan(values).all():
+                worst = np.nanmax if statistic in ("pareto_k", "log_norm_error") else np.nanmin
+                attrs[f"worst_{statistic}"] = float(worst(values))
+        predicted = self.observations.label_components(draws[None], leading, name)
+        groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=attrs)}
+        if self.observed:
+            groups["observed_data"] = xr.Dataset({name: self.observations.to_dataarray(name)})
+        if statistics:
+            each = {key: self.observations.label(value) for key, value in statistics.items()}
+            groups["sampling_stats"] = xr.Dataset(each)
+        return xr.DataTree.from_dict(groups)
+
+
+def pit_values(
+    pooled: PooledDistribution, y: Array, random_seed: int | np.random.Generator | None
+) -> Array:
+    """Probabilities F(y), (n,); of whole numbers a random one between F(y − 1) and F(y)."""
+    upper = pooled.cdf(y[None])[0]
+    if not pooled.discrete:
+        return upper
+    lower = pooled.cdf(y[None] - 1.0)[0]
+    if random_seed is None:
+        return (lower + upper) / 2
+    rng = np.random.default_rng(random_seed)
+    return lower + rng.random(y.size) * (upper - lower)
+
+
+def coverage_table(
+    pooled: Mapping[str, PooledDistribution],
+    y: Array,
+    probs: ArrayLike,
+    kind: IntervalKind,
+    random_seed: int,
+) -> pd.DataFrame:
+    """Share of outcomes within intervals, and uniformity of their probabilities, by prediction."""
+    wanted = np.atleast_1d(np.asarray(probs, dtype=np.float64))
+    table = {}
+    for name, each in pooled.items():
+        row = {f"{p:g}": float(inside(y, each.interval(p, kind)).mean()) for p in wanted}
+        pit = pit_values(each, y, random_seed)
+        widths = np.ptp(each.interval(float(wanted[-1]), kind), axis=0)
+        table[name] = {
+            **row,
+            f"width_{wanted[-1]:g}": float(widths.mean()),
+            "uniformity_p": uniformity(pit),
+        }
+    return pd.DataFrame.from_dict(table, orient="index").rename_axis("model")
+
+
+def _statistics(drawn: list[Drawn] | Any) -> dict[str, Array]:
+    names = ("acceptance", "ess", "pareto_k", "log_norm", "log_norm_error")
+    numbers = {name: np.array([getattr(each, name) for each in drawn]) for name in names}
+    return {**numbers, "method": np.array([each.method for each in drawn])}
+
+
+def _sampling_notes(drawn: Any, observations: Observations) -> list[Note]:
+    bad = np.flatnonzero([not each.reliable for each in drawn])
+    if not bad.size:
+        return []
+    worst = min(bad.tolist(), key=lambda i: drawn[i].ess)
+    each = drawn[worst]
+    return [
+        Note(
+            MonteCarloWarning,
+            f"The draws are unreliable at {bad.size} observation(s): by {each.method!r} they are "
+            f"worth {each.ess:.0f} independent ones, Pareto k̂ {each.pareto_k:.2f}, at "
+            f"{observations.describe(worst)}. Use method='auto', or method='smc'.",
+        )
+    ]

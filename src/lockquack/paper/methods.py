@@ -1,0 +1,86 @@
+"""The methods that are compared: the paper's six, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from lockquack.comparison import METHODS as KNOWN
+from lockquack.comparison import Method
+from lockquack.evidence import Evidence
+from lockquack.gather import Gathered
+from lockquack.jets import Array
+from lockquack.operators import Operator
+from lockquack.paper.scenarios import MODELS
+
+#: Our names in the order of the paper's list, then ours; keys of ``lockquack.comparison.METHODS``.
+PAPER = (
+    "select by marginal likelihood",
+    "BMA",
+    "select",
+    "stack",
+    "select by H",
+    "lock",
+)
+OURS = ("lock by log score", "quack", "hybrid", "hoelder")
+#: What the figures call them.
+TITLES = {
+    "select by marginal likelihood": "selection, marginal lik.",
+    "BMA": "BMA",
+    "select": "selection, LOO elpd",
+    "stack": "stacking",
+    "select by H": "selection, H",
+    "lock": "locking, H",
+    "lock by log score": "locking, log score",
+    "quack": "quacking, log score",
+    "hybrid": "hybrid, H",
+    "hoelder": "Hölder, log score",
+}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An operator with the parameters that a method found."""
+
+    operator: Operator
+    x: Array
+    weights: Array  # (K,)
+    converged: bool
+    #: Parameters besides the weights, by name.
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+
+def fit(name: str, evidence: Evidence, log_evidence: Array) -> Fitted:
+    """Fit a method, by the same problems and solvers as ``lq.lock`` and its relatives."""
+    method = _method(name, log_evidence)
+    plan = method.plan.for_models(MODELS)
+    concentration = np.full(evidence.n_models, method.concentration)
+    problem = plan.pose(Gathered(evidence, ()), concentration)
+    solution = problem.solve()
+    return Fitted(
+        problem.operator,
+        solution.x,
+        problem.weights(solution.x),
+        bool(solution.converged),
+        _scalars(problem.operator, solution.x),
+    )
+
+
+def _method(name: str, log_evidence: Array) -> Method:
+    method = KNOWN[name]
+    options: dict[str, Any] = {}
+    if name in ("BMA", "select by marginal likelihood"):
+        options = {"log_evidence": log_evidence}
+    return replace(method, plan=replace(method.plan, options=options))
+
+
+def _scalars(operator: Operator, x: Array) -> dict[str, float]:
+    """Reduce the parameters to single numbers: the phase between the models, the order, w₀."""
+    found = operator.parameters(x, len(MODELS))
+    result = {name: float(value) for name, value in found.items() if value.ndim == 0}
+    if "phases" in found:
+        result["phase"] = float(np.ptp(found["phases"]))
+    return result

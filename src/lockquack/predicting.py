@@ -1,0 +1,480 @@
+"""What a combination does as a predictive distribution."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from lockquack.errors import LockquackWarning, ParameterError, UnsupportedError, unknown_name
+from lockquack.jets import Array
+from lockquack.observations import Observations
+from lockquack.operators import Operator
+from lockquack.predictive import Predictive
+
+if TYPE_CHECKING:
+    from lockquack.density.pooled import IntervalKind, PooledDistribution
+    from lockquack.distribution import Distribution
+
+#: The linear pool of all models with weights by stacking, in a table of several predictions.
+_STACK = "[stacking]"
+
+
+class Predicting(ABC):
+    """The methods of a combination that evaluate, sample and check its predictions."""
+
+    observations: Observations
+    names: tuple[str, ...]
+    random_seed: int
+
+    @property
+    @abstractmethod
+    def operator(self) -> Operator:
+        """How the densities are pooled."""
+
+    @abstractmethod
+    def _require_models(self) -> Mapping[str, Predictive]: ...
+
+    @abstractmethod
+    def _used(self) -> tuple[Mapping[str, Predictive], Operator, Array]: ...
+
+    def distribution(self, *, loo: bool = False, progressbar: bool | None = None) -> Distribution:
+        """Return the prediction of the observations themselves, as a :class:`Distribution`.
+
+        What it computes it remembers; the methods of the combination use it.
+
+        Parameters
+        ----------
+        loo
+            Leave each observation out of the models that predict it, by Pareto-smoothed
+            importance weights.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+        """
+        if loo not in self._distributions:
+            from lockquack.distribution import Distribution
+
+            models, operator, x = self._used()
+            self._distributions[loo] = Distribution(
+                models,
+                operator,
+                x,
+                self.observations,
+                loo=loo,
+                random_seed=self.random_seed,
+                progressbar=progressbar,
+            )
+        return self._distributions[loo]
+
+    def at(self, y: Any = None, *, progressbar: bool | None = None, **data: Any) -> Distribution:
+        """Predict other observations.
+
+        Parameters
+        ----------
+        y
+            The outcomes there, where they are known.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+        **data
+            What the models need to know about these observations, as their ``with_data`` takes
+            it: for :func:`from_family` covariates ``x`` or parameters by name. A dict by the
+            models' names gives each model its own.
+
+        Returns
+        -------
+        Distribution
+            With the methods of this combination: ``logpdf``, ``cdf``, ``quantile``, ``sample``…
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> x = rng.normal(size=(40, 1))
+        >>> y = x[:, 0] + rng.normal(size=40)
+        >>> slope, level = 1 + 0.2 * rng.normal(size=(2, 4, 250, 1))
+        >>> models = {
+        ...     "slope": lq.from_family("normal", y=y, mu=lq.linear_predictor(x, slope), sigma=1.0),
+        ...     "level": lq.from_family("normal", y=y, mu=0.2 * level[..., 0], sigma=1.5),
+        ... }
+        >>> new = lq.lock(models).at(x={"slope": [[0.0], [2.0]]})
+        >>> new.mean().round(1).values
+        array([0., 2.])
+        """
+        from lockquack.distribution import Distribution
+
+        models, operator, x = self._used()
+        outcomes = self._stand_ins(data) if y is None else y
+        moved = {}
+        for name, model in models.items():
+            own = _own(data, name, self.names)
+            try:
+                moved[name] = model.with_data(outcomes, **own)
+            except (ParameterError, UnsupportedError) as error:
+                raise type(error)(f"Model {name!r}: {error}") from error
+        observations = next(iter(moved.values())).observations
+        return Distribution(
+            moved,
+            operator,
+            x,
+            observations,
+            observed=y is not None,
+            random_seed=self.random_seed,
+            progressbar=progressbar,
+        )
+
+    def predict_at(
+        self, models: Mapping[str, Predictive], *, progressbar: bool | None = None
+    ) -> Distribution:
+        """Predict other observations with the same models made for these.
+
+        For sources that cannot be taken to new data by themselves.
+
+        Parameters
+        ----------
+        models
+            A model of the new observations for each name of this combination; those without
+            weight may be left out.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        Distribution
+            The prediction of the new observations.
+        """
+        from lockquack.checks import _require_same_observations
+        from lockquack.distribution import Distribution
+
+        used, operator, x = self._used()
+        unknown = [name for name in models if name not in self.names]
+        if unknown:
+            raise unknown_name("model", unknown[0], self.names)
+        missing = [name for name in used if name not in models]
+        if missing:
+            raise ParameterError(f"There is no new model {missing[0]!r}, which has weight.")
+        moved = {name: models[name] for name in used}
+        _require_same_observations(moved)
+        return Distribution(
+            moved,
+            operator,
+            x,
+            next(iter(moved.values())).observations,
+            random_seed=self.random_seed,
+            progressbar=progressbar,
+        )
+
+    def logpdf(
+        self, y: Any = None, *, loo: bool = False, progressbar: bool | None = None, **data: Any
+    ) -> xr.DataArray:
+        r"""Log density of the combination, normalised, at each observation.
+
+        .. math:: \log q(y_i) = \log \tilde q(y_i) - \log \int \tilde q(y) \, dy
+
+        The integral is one-dimensional quadrature for each observation; for vector outcomes it is
+        found by importance sampling, with an error that :meth:`log_norm` reports.
+
+        Parameters
+        ----------
+        y
+            Outcomes, by default the observed ones. One number, one per observation, or
+            (point, observation); or outcomes of other observations, see :meth:`at`.
+        loo
+            Leave each observation out of the models that predict it, by Pareto-smoothed
+            importance weights. A warning tells where those are unreliable.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+        **data
+            Covariates of other observations; see :meth:`at`.
+
+        Returns
+        -------
+        xarray.DataArray
+            One log density per observation. At the observed outcomes, its sum is the total log
+            score.
+        """
+        if data or self._are_others(y):
+            _refuse_loo(loo)
+            return self.at(y, progressbar=progressbar, **data).logpdf(stacklevel=3)
+        return self.distribution(loo=loo, progressbar=progressbar).logpdf(y, stacklevel=3)
+
+    def log_norm(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
+        """Log of the normaliser of the pool at each observation; see :meth:`logpdf`.
+
+        The coordinate ``error`` is the relative error of each normaliser: a bound from quadrature,
+        or a Monte Carlo standard error for vector outcomes, whose Pareto k̂ is the coordinate
+        ``pareto_k``.
+        """
+        return self.distribution(loo=loo, progressbar=progressbar).log_norm(stacklevel=3)
+
+    def cdf(
+        self, y: Any = None, *, loo: bool = False, progressbar: bool | None = None, **data: Any
+    ) -> xr.DataArray:
+        """Probability of at most y at each observation; parameters as for :meth:`logpdf`."""
+        if data or self._are_others(y):
+            _refuse_loo(loo)
+            return self.at(y, progressbar=progressbar, **data).cdf()
+        return self.distribution(loo=loo, progressbar=progressbar).cdf(y)
+
+    def quantile(
+        self, p: ArrayLike, *, loo: bool = False, progressbar: bool | None = None
+    ) -> xr.DataArray:
+        """Outcomes below which there is probability p, along a dimension ``quantile``."""
+        return self.distribution(loo=loo, progressbar=progressbar).quantile(p)
+
+    def interval(
+        self,
+        prob: float = 0.9,
+        *,
+        kind: IntervalKind = "central",
+        loo: bool = False,
+        progressbar: bool | None = None,
+    ) -> xr.DataArray:
+        """Return the ends of an interval of that probability, along a dimension ``ci_bound``.
+
+        ``kind="central"`` leaves the same probability on both sides; ``"hdi"`` is the shortest
+        interval (not a union of several, where the density has several modes).
+        """
+        return self.distribution(loo=loo, progressbar=progressbar).interval(prob, kind=kind)
+
+    def mean(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
+        """Mean at each observation; NaN or infinite where tails are too heavy to have one."""
+        return self.distribution(loo=loo, progressbar=progressbar).mean()
+
+    def var(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
+        """Variance at each observation; infinite where tails are too heavy to have one."""
+        return self.distribution(loo=loo, progressbar=progressbar).var()
+
+    def mode(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
+        """Outcome of the highest density at each observation.
+
+        A log-linear pool of log-concave densities has one mode, between the outermost modes of
+        the models. Heavy tails can have several: the equal pool of Cauchy densities at ±5 has
+        modes at ±4.9.
+        """
+        return self.distribution(loo=loo, progressbar=progressbar).mode()
+
+    def sample(
+        self,
+        n: int = 1000,
+        *,
+        method: str = "auto",
+        loo: bool = False,
+        random_seed: int | np.random.Generator | None = None,
+        progressbar: bool | None = None,
+    ) -> xr.DataTree:
+        r"""Draw outcomes from the combination at each observation.
+
+        Parameters
+        ----------
+        n
+            Draws for each observation.
+        method
+            ``"auto"`` inverts the distribution function of scalar outcomes; for vectors it takes
+            the first of the following that does well.
+
+            - ``"inverse-cdf"``, scalar outcomes only: exact to the error of the quadrature.
+            - ``"rejection"``: exact. Draws from a mixture :math:`\sum_k c_k \pi_k` above the pool
+              are accepted with probability :math:`q / \sum_k c_k \pi_k`; on the simplex the
+              geometric mean is below the arithmetic one. Slow where the models disagree.
+            - ``"importance"``: resampled by Pareto-smoothed weights from a Student t distribution
+              around the moments of the pool, with a fifth of the models' mixture.
+            - ``"smc"``: tempered sequential Monte Carlo with moves along the gradient of the pool.
+            - ``"mixture-is"``: the paper's proposal, the equal mixture of the models, resampled.
+        loo
+            Leave each observation out of the models that predict it.
+        random_seed
+            Seed or generator.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        xarray.DataTree
+            ``posterior_predictive`` (one chain, draws, observations) and ``observed_data``, as
+            ArviZ takes them; ``sampling_stats`` where there are diagnostics for each observation:
+            ``acceptance``, ``ess``, ``pareto_k``, ``log_norm`` and its error. A warning tells
+            where they are bad.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=20), 0.1 * rng.normal(size=(4, 250))
+        >>> models = {
+        ...     "narrow": lq.from_family("normal", y=y, mu=mu, sigma=1.0),
+        ...     "wide": lq.from_family("student_t", y=y, nu=4.0, mu=mu, sigma=1.5),
+        ... }
+        >>> draws = lq.lock(models).sample(500, random_seed=1)
+        >>> dict(draws["posterior_predictive"]["y"].sizes)
+        {'chain': 1, 'draw': 500, 'obs_id': 20}
+        """
+        distribution = self.distribution(loo=loo, progressbar=progressbar)
+        return distribution.sample(n, method=method, random_seed=random_seed, stacklevel=3)
+
+    def pit(
+        self,
+        *,
+        loo: bool = True,
+        random_seed: int | np.random.Generator | None = 0,
+        progressbar: bool | None = None,
+    ) -> xr.DataArray:
+        """Probability integral transform: how much of each prediction lies below its outcome.
+
+        If the predictions are right, it is uniform; :meth:`coverage` tests that. Do not read it
+        in-sample, ``loo=False``: each outcome then had a say in its own prediction, and the values
+        crowd in the middle.
+
+        Parameters
+        ----------
+        loo
+            Leave each observation out of the models that predict it.
+        random_seed
+            For whole numbers, whose value is drawn between F(y − 1) and F(y), which makes it
+            uniform; None takes the middle, which is not.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+        """
+        distribution = self.distribution(loo=loo, progressbar=progressbar)
+        return distribution.pit(random_seed=random_seed, stacklevel=3)
+
+    def coverage(
+        self,
+        probs: ArrayLike = (0.5, 0.8, 0.9, 0.95),
+        *,
+        kind: IntervalKind = "central",
+        loo: bool = True,
+        random_seed: int = 0,
+        progressbar: bool | None = None,
+    ) -> pd.DataFrame:
+        """Tell how well intervals cover: of the combination, of stacking, and of each model.
+
+        Parameters
+        ----------
+        probs
+            Probabilities of the intervals.
+        kind
+            ``"central"`` or ``"hdi"``.
+        loo
+            Leave each observation out of the models that predict it.
+        random_seed
+            For the probabilities of whole numbers; see :meth:`pit`.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for the combination, the linear pool with weights by stacking, and each model.
+            Columns: the share of outcomes inside the intervals of each probability, the mean
+            width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
+            probability integral transform is uniform [1]_. Shares have a standard error of
+            √(p (1 − p) / n).
+
+        References
+        ----------
+        .. [1] Säilynoja, Bürkner and Vehtari (2022). Graphical test for discrete uniformity and
+           its applications in goodness-of-fit evaluation and multiple sample comparison.
+           Statistics and Computing 32(32). arXiv:2103.10522.
+        """
+        from lockquack.distribution import coverage_table
+        from lockquack.notes import pareto_notes
+
+        pooled = self._side_by_side(loo, progressbar)
+        pareto_k = next(iter(pooled.values())).pareto_k
+        consequence = "So are their intervals there."
+        for note in pareto_notes(self._require_models(), pareto_k, self.observations, consequence):
+            warnings.warn(note.message, note.category, stacklevel=2)
+        y = self.observations.values[:, 0]
+        return coverage_table(pooled, y, probs, kind, random_seed)
+
+    @cached_property
+    def _distributions(self) -> dict[bool, Distribution]:
+        """Predictions of the observations, in-sample and leave-one-out, once asked for."""
+        return {}
+
+    def _side_by_side(self, loo: bool, progressbar: bool | None) -> dict[str, PooledDistribution]:
+        """Predictions of the combination, of stacking and of the models, on the same nodes."""
+        from lockquack.density.nodes import lay_nodes
+        from lockquack.density.pooled import PooledDistribution
+        from lockquack.methods import stack
+
+        models = self._require_models()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LockquackWarning)
+            stacked = stack(models, progressbar=progressbar)
+        linear = partial(stacked.operator.pool_density, x=stacked.weights.values)
+        own = self._pool_of_all()
+        each = [lambda logp, k=k: logp[k] for k in range(len(models))]
+        laid = lay_nodes(
+            models,
+            loo=loo,
+            pools=[own, linear, *each],
+            of_all=False,
+            what="coverage cannot be computed",
+            progressbar=progressbar,
+        )
+        names = [f"[{self.operator.name}]", _STACK, *self.names]
+        pools = [own, linear, *each]
+        return {
+            name: PooledDistribution(models, pool, loo, laid)
+            for name, pool in zip(names, pools, strict=True)
+        }
+
+    @abstractmethod
+    def _pool_of_all(self) -> Any:
+        """Return the pool as a function of all models' log densities."""
+
+    def _are_others(self, y: Any) -> bool:
+        """Whether outcomes are in number, or by their dimension, those of other observations."""
+        if y is None:
+            return False
+        if self.observations.d > 1:
+            return True
+        if isinstance(y, xr.DataArray) and y.dims != self.observations.dims:
+            return False
+        return np.ndim(y) == 1 and np.size(y) not in (1, self.observations.n)
+
+    def _stand_ins(self, data: Mapping[str, Any]) -> Array:
+        """Outcomes for observations of which only covariates are known: some observed ones."""
+        sizes = {len(each) for each in _arrays(data) if np.ndim(each) > 0}
+        if len(sizes) != 1:
+            raise ParameterError(
+                "The number of new observations is not clear from the data; give y, or an xarray "
+                "of it, as well."
+            )
+        values = self.observations.values
+        chosen = values[np.arange(sizes.pop()) % len(values)]
+        return chosen if self.observations.component_dim is not None else chosen[:, 0]
+
+
+def _own(data: Mapping[str, Any], name: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return what data has for one model: dicts by the models' names have something for each."""
+    result = {}
+    for key, given in data.items():
+        if isinstance(given, Mapping) and given and set(given) <= set(names):
+            if name in given:
+                result[key] = given[name]
+        else:
+            result[key] = given
+    return result
+
+
+def _arrays(data: Mapping[str, Any]) -> list[Any]:
+    arrays: list[Any] = []
+    for given in data.values():
+        arrays += _arrays(given) if isinstance(given, Mapping) else [given]
+    return arrays
+
+
+def _refuse_loo(loo: bool) -> None:
+    if loo:
+        raise ParameterError("Other observations cannot be left out of the models; drop loo=True.")

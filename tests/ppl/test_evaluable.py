@@ -1,0 +1,199 @@
+"""Densities known only through a function: their edges and where their mass is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import lockquack as lq
+from lockquack.adapters.evaluable import DensityPredictive, described
+from lockquack.density.pooled import normalise
+from lockquack.errors import SupportError, UnsupportedError
+from lockquack.jets import Jet
+from lockquack.observations import as_observations
+from lockquack.operators import Locking
+from lockquack.predictive import Likelihood
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScipyPredictive(DensityPredictive):
+    """A distribution of scipy; its parameters are of shape (chain, draw)."""
+
+    logpdf: Any
+    parameters: dict[str, np.ndarray]
+
+    def jets_at(self, y, chain, draws, obs, *, derivatives):
+        theta = {name: p[chain, draws, None] for name, p in self.parameters.items()}
+        y = y[:, None, :, 0]
+
+        def logp(at):
+            return np.broadcast_to(self.logpdf(at, **theta), np.broadcast_shapes(y.shape, shape))
+
+        shape = next(iter(theta.values())).shape
+        step = 1e-4
+        with np.errstate(all="ignore"):
+            below, here, above = logp(y - step), logp(y), logp(y + step)
+            grad, curv = (above - below) / (2 * step), (above - 2 * here + below) / step**2
+        return Jet(here, grad[..., None], curv[..., None])
+
+
+def predictive(name, y, logpdf, parts=(), **parameters):
+    parameters = {k: np.broadcast_to(np.asarray(v), (2, 40)) for k, v in parameters.items()}
+    model = ScipyPredictive(
+        as_observations(y), 2, 40, Likelihood(name), logpdf=logpdf, parameters=parameters
+    )
+    return described(model, name, parts)
+
+
+Y = np.array([0.2, 0.5, 0.7])
+JITTER = np.linspace(0.9, 1.1, 80).reshape(2, 40)
+INF = np.inf
+EDGES = {
+    "Normal": (stats.norm.logpdf, {"scale": JITTER}, [(-INF, INF), (INF, INF)]),
+    "Gamma": (stats.gamma.logpdf, {"a": 3 * JITTER}, [(0, 1.7), (INF, 1.0)]),
+    "Beta": (stats.beta.logpdf, {"a": 2 * JITTER, "b": 3 * JITTER}, [(0, 0.8), (1, 1.7)]),
+    # Not known by name:
+    "Weibull": (stats.weibull_min.logpdf, {"c": 4 * JITTER}, [(0, 2.6), (INF, INF)]),
+    "ChiSquared": (stats.chi2.logpdf, {"df": 8 * JITTER}, [(0, 2.6), (INF, 0.5)]),
+    "InverseGamma": (stats.invgamma.logpdf, {"a": JITTER}, [(0, INF), (INF, 0)]),
+    "Rice": (stats.rice.logpdf, {"b": JITTER}, [(0, 1.0), (INF, INF)]),
+    "Shifted": (
+        lambda y, a: stats.gamma.logpdf(y, a, loc=-2),
+        {"a": JITTER},
+        [(-2, -0.1), (INF, 1)],
+    ),
+    "Cauchy": (stats.cauchy.logpdf, {"scale": JITTER}, [(-INF, 0), (INF, 0)]),
+    "LogGamma": (stats.loggamma.logpdf, {"c": 2 * JITTER}, [(-INF, 1.8), (INF, INF)]),
+    "Exponential": (stats.expon.logpdf, {"scale": JITTER}, [(0, 0), (INF, 1 / 1.1)]),
+    "LogitNormal": (
+        lambda y, s: stats.norm.logpdf(np.log(y / (1 - y)), scale=s) - np.log(y * (1 - y)),
+        {"s": JITTER},
+        [(0, INF), (1, INF)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_the_edges_of_a_density_are_found(name):
+    logpdf, parameters, expected = EDGES[name]
+    likelihood = predictive(name, Y, logpdf, **parameters).likelihood
+    assert [edge.at for edge in likelihood.edges] == [at for at, _ in expected]
+    for edge, (_, order) in zip(likelihood.edges, expected, strict=True):
+        # Some draws are enough for the rate of decay far out.
+        tolerance = 1e-3 if np.isfinite(edge.at) else 0.01
+        assert edge.order == pytest.approx(order, rel=tolerance, abs=1e-3)
+    assert not likelihood.not_smooth
+
+
+def test_an_edge_that_depends_on_parameters_is_refused_for_the_score():
+    model = predictive("Odd", Y, lambda y, m: stats.expon.logpdf(y, loc=-m), m=JITTER)
+    assert "depends on its parameters" in model.likelihood.not_smooth
+
+
+def test_what_is_wrong_with_a_part_is_wrong_with_the_whole():
+    for part, what in [
+        ("Laplace", "kink"),
+        ("Gamma", "different places"),
+        ("Weibull", "different places"),
+    ]:
+        mixture = predictive("Mixture", Y, stats.norm.logpdf, ["Normal", part], scale=JITTER)
+        assert what in mixture.likelihood.not_smooth
+
+
+def poisson(y, mu):
+    return stats.poisson.logpmf(y, mu)
+
+
+def test_discrete_models_are_like_those_of_a_family():
+    y, mu = np.array([0.0, 2.0, 7.0]), 3.0 * JITTER
+    model = predictive("Poisson", y, poisson, mu=mu)
+    assert model.likelihood.discrete
+    assert not model.has_derivatives
+    with pytest.raises(UnsupportedError, match="log densities only"):
+        model.derivatives(0, slice(0, 1), slice(0, 1))
+    exact = lq.from_family("poisson", y=y, mu=mu)
+    assert model.likelihood.support == exact.likelihood.support
+    assert model.loo().logp == pytest.approx(exact.loo().logp)
+    result = normalise({"a": model}, Locking(), np.ones(1), loo=False)
+    assert result.log_norm == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "evaluable"),
+    [
+        ("Mixture", ["Poisson", "DiracDelta"], True),
+        ("Mixture", ["Poisson", "Categorical"], False),
+        ("Categorical", [], False),  # with how many outcomes, its name does not tell
+    ],
+)
+def test_discrete_outcomes_must_be_known_to_be_summed(name, parts, evaluable):
+    model = predictive(name, np.array([0.0, 2.0]), poisson, parts, mu=JITTER)
+    assert model.likelihood.discrete
+    assert model.evaluable == evaluable
+
+
+def test_impossible_outcomes_are_refused():
+    with pytest.raises(SupportError, match=r"is -inf at observation 0, where y is \[-1.0\]"):
+        predictive("Gamma", np.array([-1.0, 1.0]), stats.gamma.logpdf, a=JITTER)
+
+
+@pytest.mark.parametrize("detailed", [False, True])
+def test_bulks_are_where_the_mass_is(detailed):
+    y = np.array([0.3, 5.0, 900.0])  # the last one is 90,000 standard deviations out
+    model = predictive("Normal", y, stats.norm.logpdf, loc=3 * JITTER, scale=0.01)
+    bulks = model.bulks(slice(0, 3), np.array([-1.0, 0.0, 1.0]), detailed=detailed)
+    whole, peak = bulks[0], bulks[1]
+    assert whole[1] == pytest.approx(3.0, abs=0.05)
+    assert whole[2] - whole[1] == pytest.approx(0.3 * 2 / 3, rel=0.1)  # of a uniform on ±0.3
+    assert (np.abs(peak[1] - 3.0) < 0.31).all()
+    if detailed:
+        assert bulks[:, 1].min() == pytest.approx(2.7, abs=0.05)
+        assert bulks[:, 1].max() == pytest.approx(3.3, abs=0.05)
+
+
+def two_peaks(y, at):
+    left, right = stats.norm.logpdf(y, -at, 0.01), stats.norm.logpdf(y, 50 * at, 0.3)
+    return np.logaddexp(left, right) - np.log(2)
+
+
+SHAPES = {
+    "gamma": (stats.gamma.logpdf, {"a": 2 * JITTER}, "Gamma"),
+    "spike at the edge": (stats.gamma.logpdf, {"a": 0.5 * JITTER}, "Gamma"),
+    "beta": (stats.beta.logpdf, {"a": 5 * JITTER, "b": 40 * JITTER}, "Beta"),
+    "heavy tails": (stats.cauchy.logpdf, {"scale": 1e-3 * JITTER}, "Cauchy"),
+    "two peaks": (two_peaks, {"at": JITTER}, "Normal"),
+    "tiny and far": (stats.norm.logpdf, {"loc": 40.0, "scale": 1e-3 * JITTER}, "Normal"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_quadrature_finds_all_the_mass(shape):
+    logpdf, parameters, name = SHAPES[shape]
+    model = predictive(name, Y, logpdf, **parameters)
+    result = normalise({"a": model}, Locking(), np.ones(1), loo=False)
+    assert result.log_norm == pytest.approx(0.0, abs=1e-7)
+
+
+def test_a_pass_evaluates_each_tile_once():
+    calls = []
+
+    @dataclass(frozen=True, eq=False, repr=False)
+    class Counting(ScipyPredictive):
+        def jets_at(self, *args, **options):
+            calls.append(options)
+            return super().jets_at(*args, **options)
+
+    rng = np.random.default_rng(1)
+    mu = rng.normal(size=(2, 40))
+    model = Counting(
+        as_observations(Y), 2, 40, Likelihood("Normal"), stats.norm.logpdf, {"loc": mu}
+    )
+    exact = lq.from_family("normal", y=Y, mu=mu, sigma=1.0)
+    got, expected = model.collapse("in-sample").jet, exact.collapse("in-sample").jet
+    assert got.logp == pytest.approx(expected.logp)
+    assert got.curv == pytest.approx(expected.curv, rel=1e-4, abs=1e-4)
+    assert len(calls) == 2
