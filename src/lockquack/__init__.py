@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lockquack.combination import Combination as Combination
     from lockquack.combination import load as load
     from lockquack.comparison import compare as compare
+    from lockquack.distribution import Distribution as Distribution
     from lockquack.methods import bma as bma
     from lockquack.methods import combine as combine
     from lockquack.methods import equal as equal
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 #: itself takes no time.
 _HOMES = {
     "Combination": "combination",
+    "Distribution": "distribution",
     "Hoelder": "operators",
     "Hybrid": "operators",
     "Hyvarinen": "rules",

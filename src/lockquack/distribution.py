@@ -61,6 +61,11 @@ class Distribution:
     progressbar: bool | None = None
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        kind = "leave-one-out" if self.loo else "predictive"
+        sizes = ", ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
+        return f"<Distribution {self.operator!r} of {', '.join(self.models)}; {kind}; {sizes}>"
+
     @property
     def scalar(self) -> bool:
         """Whether outcomes are single numbers."""

@@ -117,7 +117,7 @@ def _lay(
     pareto_k = np.stack([member.pareto_k for member in members])
     obs = members[0].obs
     if discrete:
-        nodes, outcomes, missing = _all_outcomes(members, support)
+        nodes, outcomes, missing = _all_outcomes(members, support, pools)
         return Laid(obs, nodes, None, outcomes, missing, pareto_k)
     grid, missing = _resolve(members, support, pools, detailed=False)
     if (missing > _MISSING).any():
@@ -143,9 +143,9 @@ def _resolve(
 
 
 def _all_outcomes(
-    members: list[Member], support: tuple[float, float]
+    members: list[Member], support: tuple[float, float], pools: Sequence[Pool]
 ) -> tuple[Nodes, Array, Array]:
-    """Take all outcomes from where no component has mass yet to where none has any left."""
+    """Take all outcomes from where nothing has mass yet to where nothing has any left."""
     obs = members[0].obs
     seen = np.concatenate(
         [
@@ -158,7 +158,14 @@ def _all_outcomes(
     evaluate = _on_outcomes(members)
     each = general_pools(len(members))[: len(members)]
     whole = np.array([_lies_within(member, support) for member in members])
-    outcomes, logp = _widened(evaluate, support, each, start, evaluate(start), whole)
+    outcomes, logp = _widened(
+        evaluate,
+        support,
+        [*each, *pools],
+        start,
+        evaluate(start),
+        np.append(whole, [False] * len(pools)),
+    )
     missing = np.abs(1.0 - np.exp(log_sum_exp(logp, axis=1)))
     missing[~whole] = 0.0  # part of it lies where the pool is zero
     return Nodes(logp, np.zeros(logp.shape[1:])), outcomes, missing
@@ -192,7 +199,7 @@ def _widened(
     logp: Array,
     whole: NDArray[np.bool_],
 ) -> tuple[Array, Array]:
-    """Add outcomes on both sides until no pool has mass beyond; those marked have one in all."""
+    """Add outcomes on both sides until no pool has mass beyond; the marked ones sum to one."""
     while outcomes.size <= _MOST_OUTCOMES:
         logq = np.stack([pool(logp) for pool in pools])  # (pool, outcome, row)
         total = log_sum_exp(logq, axis=1)
