@@ -284,7 +284,7 @@ def test_many_countings_at_once_are_those_one_by_one(pair):
 @searched
 def test_no_replicate_is_worse_than_the_solution_it_began_with(pair):
     problem, solution = solved(pair)
-    drawn = bootstrap_counts(np.random.default_rng(14), 8, N)
+    drawn = bootstrap_counts(np.random.default_rng(14), 4, N)
     for u, x in zip(drawn, problem.resolve(drawn, solution.x), strict=True):
         before, after = problem.objective(solution.x, u), problem.objective(x, u)
         assert after <= before + 1e-9 * float(solution.scale)

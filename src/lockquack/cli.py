@@ -75,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _paper(options: argparse.Namespace) -> None:
+    # Before numpy is imported: on small matrices several threads get into each other's way.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from lockquack.paper.experiments import EXPERIMENTS as KNOWN
     from lockquack.paper.experiments import Order
     from lockquack.paper.runner import Runner

@@ -104,6 +104,15 @@ def test_what_is_wrong_with_a_part_is_wrong_with_the_whole():
         assert what in mixture.likelihood.not_smooth
 
 
+@pytest.mark.parametrize("parts", [["Gamma", "LogNormal"], ["LogNormal", "Gamma"]])
+def test_the_worst_part_of_a_mixture_decides_at_an_edge(parts):
+    def logpdf(y, a):
+        return np.logaddexp(stats.gamma.logpdf(y, a), stats.lognorm.logpdf(y, 1.0)) - np.log(2)
+
+    (low, _) = predictive("Mixture", Y, logpdf, parts, a=3 * JITTER).likelihood.edges
+    assert (low.at, low.order) == (0.0, pytest.approx(1.7, rel=1e-3))
+
+
 def poisson(y, mu):
     return stats.poisson.logpmf(y, mu)
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.errors import SupportError
-from lockquack.families import Edge, Family, Range, find_family, worst_edges
+from lockquack.families import Edge, Family, Range, find_family
 from lockquack.families.refused import find_refused, plain
 from lockquack.jets import Array, Jet, log_sum_exp
 from lockquack.predictive import Likelihood, Predictive, Selection
@@ -235,9 +235,12 @@ def _edges(model: DensityPredictive, names: Sequence[str]) -> tuple[tuple[Edge, 
     families = [family for name in names if (family := find_family(name)) is not None]
     if names and len(families) == len(names):
         each = [family.edges(_Unknown()) for family in families]
-        if len({tuple(edge.at for edge in edges) for edges in each}) > 1:
+        if len({tuple(edge.at for edge in of_part) for of_part in each}) > 1:
             return (), "its components end at different places, where it has kinks"
-        edges = worst_edges(edge for of_part in each for edge in of_part)
+        edges = tuple(
+            Edge(at_end[0].at, float(np.min([edge.order for edge in at_end])))  # NaN, if one is
+            for at_end in zip(*each, strict=True)
+        )
     elif len(set(names)) > 1:
         return (), "its components may end at different places, where it has kinks"
     elif model.observations.d > 1:
@@ -247,11 +250,12 @@ def _edges(model: DensityPredictive, names: Sequence[str]) -> tuple[tuple[Edge, 
         if None in ends:
             return (), "its support ends at a place that depends on its parameters"
         edges = tuple(Edge(end, np.nan) for end in ends if end is not None)
+    is_power = len(families) > 0  # so are all whose order their parameters determine
     found = tuple(
-        Edge(edge.at, _order(model, edge.at, -1.0 if edge is edges[0] else 1.0))
+        Edge(edge.at, _order(model, edge.at, side, is_power=is_power))
         if np.isnan(edge.order)
         else edge
-        for edge in edges
+        for edge, side in zip(edges, (-1.0, 1.0), strict=True)
     )
     unclear = [edge.at for edge in found if np.isnan(edge.order)]
     return found, f"its density near {unclear[0]:g} is not a number" if unclear else ""
@@ -308,11 +312,12 @@ def _meant(place: float, unit: float) -> float | None:
     return None
 
 
-def _order(model: DensityPredictive, end: float, side: float) -> float:
+def _order(model: DensityPredictive, end: float, side: float, *, is_power: bool) -> float:
     """Lowest order of the density at an end of its support, over all draws and observations.
 
     At a finite end it is the slope of the log density over the log distance, infinite where that
-    keeps growing; at an infinite one, where less depends on it, the rate of decay in some draws.
+    keeps growing, unless it is known not to; at an infinite one, where less depends on it, the
+    rate of decay in some draws.
     """
     unit = _unit(model)
     n_draws = model.n_draws
@@ -322,22 +327,22 @@ def _order(model: DensityPredictive, end: float, side: float) -> float:
         points = np.median(model.observations.values) + side * distances
     else:
         depth = np.array([1e-8, 1e-16, 1e-32]) if end == 0 else np.array([1e-4, 1e-7, 1e-10])
-        distances = max(unit, abs(end)) * depth
+        distances = max(unit, abs(end)) * (depth[:2] if is_power else depth)
         points = end - side * distances
     y = np.repeat(points[:, None], model.n_obs, axis=1)
     lowest = np.inf
-    everything = slice(0, model.n_obs)
     with np.errstate(invalid="ignore", over="ignore"):
-        for _, logp in _evaluate(model, y, everything, n_draws):
+        for _, logp in _evaluate(model, y, slice(0, model.n_obs), n_draws):
             step = np.diff(logp, axis=0)
             if np.isinf(end):
                 near, far = -step / np.diff(distances)[:, None, None]
                 order = np.where(far > 1.5 * near, np.inf, np.where(1.5 * far < near, 0.0, far))
             else:
-                near, far = step / np.diff(np.log(distances))[:, None, None]
+                slope = step / np.diff(np.log(distances))[:, None, None]
+                near, far = slope[0], slope[-1]
                 order = np.where(far > near + 0.1 * np.maximum(1.0, np.abs(near)), np.inf, far)
-            order = np.where(np.isneginf(logp[2]), np.inf, order)
-            lowest = min(lowest, float(order.min()))
+            order = np.where(np.isneginf(logp[-1]), np.inf, order)
+            lowest = float(np.minimum(lowest, order.min()))  # NaN, if there is one
     return lowest
 
 

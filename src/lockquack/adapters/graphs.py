@@ -8,11 +8,10 @@ can be evaluated at any outcome of any observation.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 from typing import Any, Protocol
 
@@ -32,7 +31,7 @@ Function = Callable[..., list[Numeric]]
 _AT_ONCE = 2**15
 #: Bytes of parameters that are kept rather than computed again.
 _KEEP = 2**27
-#: Operations that numpy does at once, with no loop in Python.
+#: Operations on whole arrays, with no loop in Python.
 _ARRAY_OPS = frozenset(
     [
         "DimShuffle",
@@ -187,43 +186,105 @@ _COMPILED: deque[tuple[list[Variable], list[Variable], Function]] = deque(maxlen
 
 
 def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], *, loops: bool) -> Function:
-    """Choose the backend that answers first.
+    """Let PyTensor simplify a graph and then, where that can be done, let numpy evaluate it.
 
-    Whole arrays are numpy's, in PyTensor 3, whose Numba takes up to a minute where it has not
-    seen an operation before, or C's, in PyTensor 2, which keeps what was compiled on disk. Loops
-    over small matrices are Numba's; ``loops`` tells that they are short enough for Python. The
-    mode ``FAST_COMPILE`` of PyTensor's configuration is respected: nothing is compiled then.
+    Ufuncs of whole arrays take no longer than compiled code takes next to all else, and there is
+    nothing to wait for: Numba needs seconds, and up to a minute where it has not seen an
+    operation before. Loops over small matrices are Numba's; ``loops`` tells that they are short
+    enough for Python. PyTensor's mode ``FAST_COMPILE`` is respected: nothing is compiled then.
     """
     import pytensor
     from pytensor.compile.mode import Mode
 
     def make(mode: Any) -> Any:
-        with warnings.catch_warnings():
-            # Nothing here is so large that a slow BLAS matters.
-            warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
-            return pytensor.function(
-                list(inputs), list(outputs), mode=mode, on_unused_input="ignore", trust_input=True
-            )
+        return pytensor.function(
+            list(inputs), list(outputs), mode=mode, on_unused_input="ignore", trust_input=True
+        )
 
-    modern = int(pytensor.__version__.split(".")[0]) >= 3
-    plain = make(Mode("py", "fast_run").excluding("fusion", "inplace"))
-    if pytensor.config.mode == "FAST_COMPILE":
-        return plain
-    if not all(_is_array_op(node, loops) for node in plain.maker.fgraph.apply_nodes):
-        return make("NUMBA")
-    if modern:
-        return plain
-    return make(Mode("cvm", "fast_run") if pytensor.config.cxx else "NUMBA")
+    plain = make(Mode("py", "fast_run").excluding("fusion", "inplace", "BlasOpt"))
+    by_numpy = _by_numpy(plain.maker.fgraph, loops)
+    if by_numpy is not None:
+        return by_numpy
+    return plain if pytensor.config.mode == "FAST_COMPILE" else make("NUMBA")
 
 
-def _is_array_op(node: Any, loops: bool) -> bool:
-    name = type(node.op).__name__
+def _by_numpy(graph: Any, loops: bool) -> Function | None:
+    """Evaluate a graph node after node, without what PyTensor checks in between."""
+    place = {v: k for k, v in enumerate(dict.fromkeys([*graph.inputs, *graph.variables]))}
+    start: list[Any] = [getattr(variable, "data", None) for variable in place]
+    steps = []
+    for node in graph.toposort():
+        function = _numpy_function(node, loops)
+        if function is None:
+            return None
+        sources = [place[variable] for variable in node.inputs]
+        steps.append((function, sources, [place[variable] for variable in node.outputs]))
+    inputs, outputs = ([place[v] for v in each] for each in (graph.inputs, graph.outputs))
+
+    def run(*values: Numeric) -> list[Numeric]:
+        held = start.copy()
+        for k, value in zip(inputs, values, strict=True):
+            held[k] = value
+        with np.errstate(all="ignore"):
+            for function, sources, targets in steps:
+                results = function(*(held[k] for k in sources))
+                for k, result in zip(targets, results, strict=True):
+                    held[k] = result
+        return [held[k] for k in outputs]
+
+    return run
+
+
+def _numpy_function(node: Any, loops: bool) -> Callable[..., Sequence[Any]] | None:
+    """Return what numpy does in place of a node, or None where that would be slow."""
+    op = node.op
+    name = type(op).__name__
     if name == "Elemwise":
-        scalar = node.op.scalar_op
-        if type(scalar).__name__ in ("Add", "Mul", "Cast"):
-            return True
-        return bool(node.op.nfunc_spec) and scalar.nin == len(node.inputs)
-    return name in _ARRAY_OPS or (loops and name == "Blockwise")
+        return _ufunc(node)
+    if name not in _ARRAY_OPS and not (loops and name == "Blockwise"):
+        return None
+
+    def perform(*values: Any) -> list[Any]:
+        results: list[list[Any]] = [[None] for _ in node.outputs]
+        op.perform(node, list(values), results)
+        return [result[0] for result in results]
+
+    return perform
+
+
+def _ufunc(node: Any) -> Callable[..., Sequence[Any]] | None:
+    """Return numpy's or scipy's function for an operation on elements, if there is one."""
+    from pytensor.tensor.utils import import_func_from_string
+
+    scalar, dtype = node.op.scalar_op, np.dtype(node.outputs[0].dtype)
+    name = type(scalar).__name__
+    if name == "Cast":
+        return lambda value: (np.asarray(value).astype(dtype),)
+    if name in _BY_NAME:
+        function = _BY_NAME[name]
+    elif node.op.nfunc_spec and name in ("Add", "Mul"):
+        binary = import_func_from_string(node.op.nfunc_spec[0])
+        function = binary if len(node.inputs) == 2 else lambda *values: reduce(binary, values)
+    elif node.op.nfunc_spec and scalar.nin == len(node.inputs):
+        function = import_func_from_string(node.op.nfunc_spec[0])
+    else:
+        return None
+    if dtype.kind == "f" and all(np.dtype(v.dtype).kind in "biu" for v in node.inputs):
+        # Functions of short integers would be in half precision.
+        return lambda *values: (function(*(np.asarray(value, dtype) for value in values)),)
+    return lambda *values: (function(*values),)
+
+
+def _log1mexp(x: Array) -> Array:
+    return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+
+
+_BY_NAME: dict[str, Callable[..., Any]] = {
+    "Clip": np.clip,
+    "Identity": np.array,
+    "Log1mexp": _log1mexp,
+    "Softplus": lambda x: np.logaddexp(0.0, x),
+}
 
 
 def evaluated(outputs: Sequence[Variable], values: Mapping[Variable, Numeric]) -> list[Numeric]:

@@ -112,15 +112,18 @@ class Hyvarinen(Rule):
         return Stretched.of(model, self._change)
 
     def bears(self, edge: Edge) -> bool:
-        """Whether q h ∂ log q vanishes at such an edge: h goes like distance² where z ends."""
-        return edge.vanishes or (self._weighs(edge) and edge.order > -1)
+        """Whether q h ∂ log q vanishes at such an edge."""
+        return bool(np.isinf(edge.at) or edge.order > 1.0 - self._vanishing(edge))
 
     def has_variance(self, edge: Edge) -> bool:
-        """Whether the score has a variance near such an edge."""
-        return np.isinf(edge.at) or edge.order > 3 or self._weighs(edge)
+        """Whether the score, which goes like h / distance² there, has a variance."""
+        return bool(np.isinf(edge.at) or edge.order > 3.0 - 2.0 * self._vanishing(edge))
 
-    def _weighs(self, edge: Edge) -> bool:
-        return self._change is not None and edge.at in self._change.domain
+    def _vanishing(self, edge: Edge) -> float:
+        """Power of the distance with which h vanishes: 2 where z has no end, 1 where it has one."""
+        if self._change is None or edge.at not in self._change.domain:
+            return 0.0
+        return 2.0 if np.isinf(self._change.image[self._change.domain.index(edge.at)]) else 1.0
 
     def score(self, pooled: Pooled) -> Array:
         """Score each observation, (n,), from jets in units of the outcome."""
