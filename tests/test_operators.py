@@ -622,3 +622,9 @@ def test_stacking_weights_commute_with_a_change_of_variable(rng):
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-10)
     jacobian = np.log(y).sum()
     assert one.solution.objective == pytest.approx(float(other.solution.objective) + jacobian)
+
+
+def test_a_pool_that_names_a_model_twice_is_refused():
+    pool = Nested(Locking(), [(Linear(), ["a", "a"]), "b"])
+    with pytest.raises(ParameterError, match="names a model twice"):
+        pool.bind(("a", "b"))

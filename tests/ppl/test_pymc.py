@@ -615,20 +615,19 @@ def test_the_evidence_of_sequential_monte_carlo_is_kept():
     assert got.with_data(Y).log_marginal_likelihood is None
 
 
-def test_sampled_models_are_locked_and_stacked():
+def test_a_sampled_model_is_locked_and_stacked():
     rng = np.random.default_rng(3)
-    y = 1.0 + rng.standard_t(2, size=30)
-    models = {}
-    for name in ("normal", "student"):
-        with pm.Model() as model:
-            mu, sigma = pm.Normal("mu", 0, 5), pm.HalfNormal("sigma", 5)
-            if name == "normal":
-                pm.Normal("y", mu, sigma, observed=y)
-            else:
-                nu = pm.Gamma("nu", 2, 0.5)
-                pm.StudentT("y", nu=nu, mu=mu, sigma=sigma, observed=y)
-            idata = pm.sample(100, tune=150, chains=2, cores=1, random_seed=1, progressbar=False)
-        models[name] = from_pymc(model, idata)
+    y = 1.0 + rng.standard_t(2, size=25)
+    with pm.Model() as model:
+        mu, sigma, nu = pm.Normal("mu", 0, 5), pm.HalfNormal("sigma", 5), pm.Gamma("nu", 2, 0.5)
+        pm.StudentT("y", nu=nu, mu=mu, sigma=sigma, observed=y)
+        idata = pm.sample(60, tune=80, chains=2, cores=1, random_seed=1, progressbar=False)
+    scale = np.sqrt(np.square(y - y.mean()).sum() / rng.chisquare(24, size=(2, 60)))
+    centre = y.mean() + scale / 5 * rng.normal(size=(2, 60))
+    models = {
+        "student": from_pymc(model, idata),
+        "normal": lq.from_family("normal", y=y, mu=centre, sigma=scale),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LockquackWarning)
         locked, stacked = lq.lock(models), lq.stack(models)

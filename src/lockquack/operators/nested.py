@@ -228,6 +228,8 @@ class Nested(CompositeOperator):
 
         def bound(operator: Operator | None, given: Models) -> tuple[Operator | None, Models]:
             places = tuple(map(position, range(len(names)) if given is None else given))
+            if len(set(places)) < len(places):
+                raise ParameterError(f"A pool names a model twice: {given}.")
             inside = tuple(names[place] for place in places)
             return None if operator is None else operator.bind(inside), places
 
