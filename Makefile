@@ -8,9 +8,9 @@ BIN = $(VENV)/bin
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
 
-# Two test processes with a linear algebra library of one thread each, not of two.
+# TESTS=... chooses some of them. Two test processes with a linear algebra library of one thread each, not of two.
 test: $(VENV)/.dev ## Run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(TESTS)
 
 test-ppl: ## Run the tests of PyMC, Bambi, NumPyro and Stan models, in an environment of their own
 	$(MAKE) VENV=$(VENV)-ppl ppl-tests
