@@ -153,7 +153,7 @@ def main() -> None:
     print(f"PyMC {pm.__version__}")
     compare(student_t, 1000, options.draws)
     compare(hierarchical_gamma, 1000, options.draws)
-    compare(mv_normal, 200, options.draws)
+    compare(mv_normal, 1000, options.draws)
     if options.large:
         compare(student_t, 10_000, options.draws)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from math import prod
 from typing import Any, Protocol
 
@@ -65,6 +65,11 @@ _ARRAY_OPS = frozenset(
         "ExtractDiag",
         "Unbroadcast",
         "DeepCopyOp",
+        "Assert",
+        "IncSubtensor",
+        "SetSubtensor",
+        "AdvancedIncSubtensor",
+        "AdvancedSetSubtensor",
     ]
 )
 
@@ -241,6 +246,9 @@ def _numpy_function(node: Any, loops: bool) -> Callable[..., Sequence[Any]] | No
     name = type(op).__name__
     if name == "Elemwise":
         return _ufunc(node)
+    core: Any = getattr(op, "core_op", None)
+    if type(core).__name__ == "SolveTriangular" and core.b_ndim == 1 and not core.unit_diagonal:
+        return partial(_solve_triangular, np.tril if core.lower else np.triu)
     if name not in _ARRAY_OPS and not (loops and name == "Blockwise"):
         return None
 
@@ -250,6 +258,11 @@ def _numpy_function(node: Any, loops: bool) -> Callable[..., Sequence[Any]] | No
         return [result[0] for result in results]
 
     return perform
+
+
+def _solve_triangular(part: Callable[[Array], Array], matrix: Array, vector: Array) -> tuple[Array]:
+    """Solve many small triangular systems; few matrices, of the draws, have many right sides."""
+    return (np.einsum("...ij,...j->...i", np.linalg.inv(part(matrix)), vector),)
 
 
 def _ufunc(node: Any) -> Callable[..., Sequence[Any]] | None:
@@ -279,7 +292,12 @@ def _log1mexp(x: Array) -> Array:
     return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
 
+def _second(first: Numeric, second: Numeric) -> Numeric:
+    return np.broadcast_to(second, np.broadcast_shapes(np.shape(first), np.shape(second)))
+
+
 _BY_NAME: dict[str, Callable[..., Any]] = {
+    "Second": _second,
     "Clip": np.clip,
     "Identity": np.array,
     "Log1mexp": _log1mexp,
