@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -120,9 +121,9 @@ class CompositeOperator(Operator):
 
     mixes = True
 
+    @abstractmethod
     def composite(self, K: int) -> Composite:
         """Return the composition for K models."""
-        raise NotImplementedError  # pragma: no cover
 
     def space(self, concentration: Array) -> Space:
         """Lay out the parameters of the outer pool, then those of each inner one."""

@@ -57,24 +57,15 @@ class Block(ABC):
 
 
 @dataclass(frozen=True)
-class Simplex(Block):
-    """Weights that are not negative and sum to one, with a Dirichlet prior; z = log x."""
+class Weights(Block, ABC):
+    """Weights that are not negative, with prior Π x^(concentration − 1); z = log x."""
 
     concentration: Array  # (size,)
-
-    def natural(self, z: Array) -> Array:
-        """Return the parameters at free coordinates."""
-        return np.exp(log_softmax(z))
 
     def free(self, x: Array) -> Array:
         """Return free coordinates of parameters."""
         with np.errstate(divide="ignore"):
             return np.log(x)
-
-    def pull(self, z: Array, slopes: Array) -> Array:
-        """Turn slopes in the log weights into slopes in the free coordinates."""
-        x = self.natural(z).reshape(-1, *[1] * (slopes.ndim - 1))
-        return slopes - x * slopes.sum(axis=0)
 
     def log_prior(self, x: Array) -> float:
         """Log density of the prior, up to a constant."""
@@ -84,6 +75,20 @@ class Simplex(Block):
     def prior_slopes(self, x: Array) -> Array:
         """Slopes of the log prior in the log weights."""
         return self.concentration - 1.0
+
+
+@dataclass(frozen=True)
+class Simplex(Weights):
+    """Weights that are not negative and sum to one, with a Dirichlet prior."""
+
+    def natural(self, z: Array) -> Array:
+        """Return the parameters at free coordinates."""
+        return np.exp(log_softmax(z))
+
+    def pull(self, z: Array, slopes: Array) -> Array:
+        """Turn slopes in the log weights into slopes in the free coordinates."""
+        x = self.natural(z).reshape(-1, *[1] * (slopes.ndim - 1))
+        return slopes - x * slopes.sum(axis=0)
 
     def log_volume(self, z: Array) -> float:
         """Log of the product of the weights that are not zero."""
@@ -102,32 +107,16 @@ class Simplex(Block):
 
 
 @dataclass(frozen=True)
-class Positive(Block):
-    """Weights that are not negative, with any sum; z = log x."""
-
-    concentration: Array  # (size,)
+class Positive(Weights):
+    """Weights that are not negative, with any sum."""
 
     def natural(self, z: Array) -> Array:
         """Return the parameters at free coordinates."""
         return np.exp(z)
 
-    def free(self, x: Array) -> Array:
-        """Return free coordinates of parameters."""
-        with np.errstate(divide="ignore"):
-            return np.log(x)
-
     def pull(self, z: Array, slopes: Array) -> Array:
         """Return the slopes in the log weights, which are the coordinates."""
         return slopes
-
-    def log_prior(self, x: Array) -> float:
-        """Log density of the prior, up to a constant."""
-        held = self.concentration != 1
-        return float((self.concentration[held] - 1.0) @ np.log(x[held]))
-
-    def prior_slopes(self, x: Array) -> Array:
-        """Slopes of the log prior in the log weights."""
-        return self.concentration - 1.0
 
     def log_volume(self, z: Array) -> float:
         """Log of the product of the weights that are not zero."""
