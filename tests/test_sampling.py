@@ -8,7 +8,6 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.adapters.family import FamilyPredictive
-from lockquack.density.envelope import dominating_mixture
 from lockquack.density.pooled import PooledDistribution
 from lockquack.density.proposals import t_mixture
 from lockquack.density.sampling import SAMPLERS, automatic, importance, sample, smc
@@ -136,6 +135,7 @@ OPERATORS = [
     (Hoelder(0.5), [0.2, 0.5, 0.3]),
     (Hoelder(3.0), [0.2, 0.5, 0.3]),
     (Nested(Locking(), [(Superposition(0.0), [0, 1]), 2]), [0.6, 0.4, 0.5, 0.5]),
+    (Nested(Superposition([0.0, 2.0]), [(Locking(), [0, 1]), 2]), [0.6, 0.4, 0.5, 0.5]),
 ]
 
 
@@ -143,7 +143,7 @@ OPERATORS = [
 def test_the_mixture_is_above_the_pool(operator, x, rng):
     logp = rng.normal(scale=3.0, size=(3, 5000))
     x = np.array(x)
-    above = dominating_mixture(operator, x, 3)
+    above = operator.mixture_above(x, 3)
     bound = np.log(above @ np.exp(logp))
     assert (operator.pool_density(logp, x) <= bound + 1e-12).all()
     if isinstance(operator, Locking | Hybrid | Linear):
@@ -151,9 +151,9 @@ def test_the_mixture_is_above_the_pool(operator, x, rng):
 
 
 def test_pools_without_a_mixture_above_them(rng):
-    assert dominating_mixture(Locking("nonnegative"), np.array([0.5, 0.7]), 2) is None
+    assert Locking("nonnegative").mixture_above(np.array([0.5, 0.7]), 2) is None
     signed = np.array([0.5, 0.7, -0.2, 0.5, 0.5])
-    assert dominating_mixture(Hybrid(signed=True), signed, 2) is None
+    assert Hybrid(signed=True).mixture_above(signed, 2) is None
     y = np.array([0.0])
     models = {k: one_draw("normal", y, mu=0.0, sigma=1.0) for k in "ab"}
     target = ModelTarget(models, Locking("nonnegative"), np.array([0.5, 0.7]), 0, loo=False)

@@ -2,8 +2,8 @@ r"""Drawing from a pool of predictive densities, at one observation.
 
 Three ways need no more than densities and draws of the members.
 
-- *rejection*: exact; a draw from a mixture above the pool (:mod:`.envelope`) is accepted with
-  probability :math:`q / \sum_k c_k \pi_k`.
+- *rejection*: exact; a draw from a mixture above the pool (:meth:`.Operator.mixture_above`) is
+  accepted with probability :math:`q / \sum_k c_k \pi_k`, on average :math:`Z / \sum_k c_k`.
 - *importance*: draws from :math:`.8\,t_5 + .2 \sum_k w_k \pi_k`, the first part around the moments
   of the pool, are resampled by Pareto-smoothed weights. The second part is above a multiple of
   the pool, so that the weights are bounded.

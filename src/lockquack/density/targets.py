@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from lockquack.density.envelope import dominating_mixture
 from lockquack.density.members import Member
 from lockquack.density.pooled import PooledDistribution
 from lockquack.density.sampling import Target
@@ -35,7 +34,7 @@ class ModelTarget(Target):
         K = len(self.members)
         self.d = self.members[0].model.observations.d
         self.weights = np.abs(operator.weights(x, K))
-        self.envelope = dominating_mixture(operator, x, K)
+        self.envelope = operator.mixture_above(x, K)
         self.narrow = operator.vanishes_with_any
 
     def log_components(self, y: Array) -> Array:

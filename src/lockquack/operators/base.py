@@ -59,6 +59,13 @@ class Operator(ABC):
         """Share of each model in the pool, (K,)."""
         return x[:K]
 
+    def mixture_above(self, x: Array, K: int) -> Array | None:
+        r"""Coefficients c of a mixture above the pool, (K,), where such a bound is known.
+
+        :math:`q(y) \le \sum_k c_k \pi_k(y)` everywhere makes rejection sampling exact.
+        """
+        return None
+
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Parameters besides the weights, by name; those of length K belong to the models."""
         return {}

@@ -117,6 +117,11 @@ class Hoelder(Operator):
         jets = _without_infinity(jets, order)
         return push_through_pool(jets, log_column(weights, jets.logp.ndim), order, member, tangent)
 
+    def mixture_above(self, x: Array, K: int) -> Array:
+        """Coefficients of a mixture above the pool: means of lower order, or the sum of terms."""
+        weights, order = self._split(x)
+        return weights if order <= 1 else weights ** (1.0 / order)
+
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Return the order."""
         return {"power": np.asarray(self._split(x)[1])}

@@ -28,6 +28,10 @@ class SignedLocking(Locking):
         """Exponents with a Gaussian prior."""
         return Space((Real("weights", concentration.size, self.sd),))
 
+    def mixture_above(self, x: Array, K: int) -> None:
+        """Return none: a negative exponent makes the pool larger than its members."""
+        return
+
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets into one; what no member deems possible is not, whatever the exponents."""
         with np.errstate(invalid="ignore"):

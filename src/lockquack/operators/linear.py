@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockquack.jets import Array
 from lockquack.operators.power import PowerPool
 
 
@@ -31,3 +32,7 @@ class Linear(PowerPool):
     normalised = True
     mixes = True
     power = 1.0
+
+    def mixture_above(self, x: Array, K: int) -> Array:
+        """Coefficients of a mixture above the pool, which is one itself."""
+        return self.weights(x, K)

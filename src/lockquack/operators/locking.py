@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from lockquack.errors import unknown_name
 from lockquack.jets import Array, Jet, log_linear_pool
 from lockquack.operators.power import PowerPool
@@ -71,6 +73,11 @@ class Locking(PowerPool):
         if self.on_simplex:
             return super().space(concentration)
         return Space((Positive("weights", concentration.size, concentration),))
+
+    def mixture_above(self, x: Array, K: int) -> Array | None:
+        """Coefficients of a mixture above the pool: geometric means are below arithmetic ones."""
+        weights = self.weights(x, K)
+        return weights if np.isclose(weights.sum(), 1.0, rtol=0, atol=1e-9) else None
 
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""

@@ -32,6 +32,16 @@ class Member:
             return jets[self.models[0]]
         return self.operator.pool(jets[self.models], x)
 
+    def weights(self, x: Array) -> Array:
+        """Share of each of its models in the member."""
+        return np.ones(1) if self.operator is None else self.operator.weights(x, self.models.size)
+
+    def mixture_above(self, x: Array) -> Array | None:
+        """Coefficients of a mixture of its models above the member, where one is known."""
+        if self.operator is None:
+            return np.ones(1)
+        return self.operator.mixture_above(x, self.models.size)
+
 
 @dataclass(frozen=True)
 class Composite:
@@ -103,13 +113,23 @@ class Composite:
     def weights(self, x: Array, K: int) -> Array:
         """Share of each model: its weights along all ways to it, multiplied and added up."""
         outer, inner = self.split(x, K)
+        within = [m.weights(part) for m, part in zip(self.members, inner, strict=True)]
+        return self._spread(self.outer.weights(outer, len(within)), within, K)
+
+    def mixture_above(self, x: Array, K: int) -> Array | None:
+        """Bound the outer pool by a mixture of its members, and those by mixtures of the models."""
+        outer, inner = self.split(x, K)
+        above = self.outer.mixture_above(outer, len(self.members))
+        within = [m.mixture_above(part) for m, part in zip(self.members, inner, strict=True)]
+        if above is None or any(each is None for each in within):
+            return None
+        return self._spread(above, [each for each in within if each is not None], K)
+
+    def _spread(self, shares: Array, within: Sequence[Array], K: int) -> Array:
+        """Add up, model by model, the shares of the members times the model's share of them."""
         total = np.zeros(K)
-        shares = self.outer.weights(outer, len(self.members))
-        for share, member, part in zip(shares, self.members, inner, strict=True):
-            within = np.ones(1)
-            if member.operator is not None:
-                within = member.operator.weights(part, member.models.size)
-            total[member.models] += share * within
+        for share, member, own in zip(shares, self.members, within, strict=True):
+            total[member.models] += share * own
         return total
 
     def _pools(self, jets: Jet, inner: Iterable[Array]) -> Jet:
@@ -144,6 +164,10 @@ class CompositeOperator(Operator):
     def weights(self, x: Array, K: int) -> Array:
         """Share of each model in the pool, (K,)."""
         return self.composite(K).weights(x, K)
+
+    def mixture_above(self, x: Array, K: int) -> Array | None:
+        """Coefficients of a mixture above the pool, (K,), where such a bound is known."""
+        return self.composite(K).mixture_above(x, K)
 
     def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
         """Refuse to leave out models, which may be members in several ways."""

@@ -96,6 +96,11 @@ class Superposition(Operator):
         self._given_phases(K)
         return Space((weights,))
 
+    def mixture_above(self, x: Array, K: int) -> Array:
+        """Coefficients of a mixture above the pool: K times the mean of K squared amplitudes."""
+        weights = self.weights(x, K)
+        return weights * np.count_nonzero(weights)
+
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         return power_pool(jets, self._log_coef(x, jets), 0.5)
