@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,6 +25,7 @@ from lockquack.operators import Operator
 from lockquack.operators.nested import CompositeOperator
 from lockquack.predicting import Predicting
 from lockquack.predictive import Predictive
+from lockquack.presentation import as_html, as_text
 from lockquack.progress import progress_bar
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
@@ -37,15 +36,8 @@ if TYPE_CHECKING:
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
-#: Models that the printed table shows.
-_ROWS_SHOWN = 30
 #: Numbers that a group of bootstrap replicates may hold at once.
 _NUMBERS_AT_ONCE = 2**22
-_KINDS: dict[Kind, str] = {
-    "loo": "leave-one-out",
-    "in-sample": "in-sample",
-    "held-out": "held-out",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -313,18 +305,10 @@ class Combination(Predicting):
         save_combination(self, path)
 
     def __repr__(self) -> str:
-        table = self._formatted().to_string()
-        foot = [*self._parameter_lines(), self._certificate()]
-        foot += [f"Note: {note.message}" for note in self.notes]
-        return "\n".join([*map(_wrapped, self._header()), "", table, "", *map(_wrapped, foot)])
+        return as_text(self)
 
     def _repr_html_(self) -> str:
-        head = "<br>".join(map(html.escape, self._header()))
-        table = self._formatted().to_html(border=0, justify="right")
-        table = table.replace("<table ", '<table style="text-align: right" ', 1)
-        notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in self.notes)
-        foot = "<br>".join(map(html.escape, [*self._parameter_lines(), self._certificate()]))
-        return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+        return as_html(self)
 
     @cached_property
     def _weights(self) -> Array:
@@ -386,80 +370,6 @@ class Combination(Predicting):
         operator, x = self.operator.restrict(self.solution.x, keep)
         kept = {name: model for use, (name, model) in zip(keep, models.items(), strict=True) if use}
         return kept, operator, x
-
-    def _header(self) -> list[str]:
-        concentration = np.unique(self.problem.concentration)
-        prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
-        title = self.operator.name.capitalize()
-        score = f"the {_KINDS[self.scores]} {self.rule.label} score (larger is better)"
-        size = f"models: {len(self.names)}   observations: {self.observations.n}"
-        if self.method:
-            return [f"{title}, weights by {self.method}; {score}", size]
-        chosen = isinstance(self.problem, SelectionProblem)
-        shown, unit = "" if chosen else f"   prior: Dirichlet({prior})", ""
-        if self.rule.needs_derivatives:
-            units = ", ".join(f"{s:.4g}" for s in self.rule.unit(self.observations.values))
-            unit = f"   unit of y: {units}"
-        return [f"{title}, fitted by {score}", f"{size}{shown}{unit}"]
-
-    def _parameter_lines(self) -> list[str]:
-        shown = []
-        for name, values in self.parameters.data_vars.items():
-            numbers = " ".join(f"{value:.3f}" for value in np.atleast_1d(values.values))
-            shown.append(f"{str(name).replace('_', ' ')}: {numbers}")
-        return ["   ".join(shown), ""] if shown else []
-
-    def _formatted(self) -> pd.DataFrame:
-        """Round for reading; of very many models, show those with most weight."""
-        table = self.to_dataframe()
-        if len(self.names) > _ROWS_SHOWN:
-            most = table["weight"].iloc[1:].nlargest(_ROWS_SHOWN).index
-            table = table.loc[[table.index[0], *most]]
-        shown = pd.DataFrame(
-            {name: [_rounded(str(name), value) for value in table[name]] for name in table},
-            index=[_shortened(str(name)) for name in table.index],
-        )
-        if len(self.names) > _ROWS_SHOWN:
-            rest = pd.DataFrame(
-                "", index=[f"… {len(self.names) - _ROWS_SHOWN} more"], columns=shown.columns
-            )
-            shown = pd.concat([shown, rest])
-        return shown
-
-    def _certificate(self) -> str:
-        solution = self.solution
-        steps = f"{int(solution.iterations)} steps"
-        failed = "" if solution.converged else f"NOT CONVERGED, {solution.status}; "
-        if self.method:
-            return "Weights by a formula: nothing was searched for."
-        if isinstance(self.problem, SelectionProblem):
-            return "Chosen by comparing the models' total scores."
-        if solution.starts is not None:
-            agreeing, tried = solution.starts
-            return (
-                f"{failed}Not convex: {agreeing} of {tried} starts agree on the best solution; "
-                f"slopes within {solution.stationarity:.0e} of the objective's size; {steps}"
-            )
-        return (
-            f"{failed or 'Certified: '}within {float(solution.gap):.1e} of the best objective, "
-            f"{float(solution.relative_gap):.0e} of its size; {steps}"
-        )
-
-
-def _rounded(column: str, value: float) -> str:
-    if np.isnan(value):
-        return ""
-    if abs(value) >= 1e7:
-        return f"{value:.3e}"
-    return f"{value:.{3 if column.startswith('weight') else 2 if column == 'mcse' else 1}f}"
-
-
-def _wrapped(line: str) -> str:
-    return textwrap.fill(line, 88, subsequent_indent="  ")
-
-
-def _shortened(name: str, width: int = 28) -> str:
-    return name if len(name) <= width else f"{name[: width - 9]}…{name[-8:]}"
 
 
 def load(path: str | Path) -> Combination:
