@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
@@ -9,7 +11,17 @@ from scipy import special, stats
 
 import lockquack as lq
 from lockquack import collapse as collapse_module
-from lockquack.collapse import collapse
+from lockquack.collapse import (
+    Average,
+    BlockGrid,
+    collapse,
+    complete_blocks,
+    join,
+    merge_blocks,
+    observation_groups,
+    pool_blocks,
+)
+from lockquack.errors import ShapeError
 from lockquack.psis import psis
 
 UNIT = np.ones(1)
@@ -273,6 +285,7 @@ class Counting:
 
     def __init__(self, model, contiguous=False):
         self.model, self.draws_are_contiguous = model, contiguous
+        self.is_thread_safe = True
         self.n_chains, self.n_draws, self.n_obs = model.n_chains, model.n_draws, model.n_obs
         self.read = {"logp": 0, "derivatives": 0}
         self.largest = 0
@@ -348,6 +361,95 @@ def test_memory_layout_and_precision_do_not_matter(rng):
     got = lq.from_arrays(**single).collapse("in-sample").jet
     np.testing.assert_allclose(got.curv, expected.curv, rtol=1e-4, atol=1e-5)
     assert got.curv.dtype == np.float64
+
+
+# Pieces: draws cut anywhere, observations in groups
+
+
+class Piece(Counting):
+    """Some chains, draws and observations of a model, as a source of its own."""
+
+    def __init__(self, model, chains, draws, obs):
+        super().__init__(model)
+        self.chains, self.draws, self.obs = chains, draws, obs
+        self.n_chains, self.n_draws, self.n_obs = len(chains), len(draws), len(obs)
+
+    def logp(self, chain, draws, obs):
+        return super().logp(self.chains[chain], self.within(self.draws, draws), self.of(obs))
+
+    def derivatives(self, chain, draws, obs):
+        return super().derivatives(self.chains[chain], self.within(self.draws, draws), self.of(obs))
+
+    def of(self, obs):
+        return self.within(self.obs, obs)
+
+    @staticmethod
+    def within(whole, part):
+        chosen = whole[part]
+        return slice(chosen.start, chosen.stop)
+
+
+def cut(size, places):
+    ends = [0, *places, size]
+    return [range(a, b) for a, b in pairwise(ends)]
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("kind", ["loo", "in-sample"])
+@pytest.mark.parametrize("places", [(), (100,), (1, 2, 33, 77, 104)])
+def test_pieces_give_what_the_whole_gives(rng, kind, d, places):
+    model = lq.from_arrays(**arrays(rng, chains=3, draws=105, n=23, d=d))
+    whole = collapse(model, kind, density=True)
+    grid, average = BlockGrid(3, 105), Average(kind, density=True)
+    groups = []
+    for obs in cut(23, (5, 6)):
+        parts = []
+        for chains in cut(3, (2,)):
+            for draws in cut(105, places):
+                piece = Piece(model, chains, draws, obs)
+                everything = slice(0, piece.n_obs)
+                start = {"first_chain": chains[0], "first_draw": draws[0]}
+                parts.append(pool_blocks(piece, everything, grid, average, **start))
+        parts = [parts[i] for i in rng.permutation(len(parts))]
+        # A tree: some parts are completed before the others are there.
+        parts = [complete_blocks(parts[::2]), *parts[1::2]]
+        groups.append(merge_blocks(parts, grid))
+    pieces = join(groups)
+    assert pieces.n_samples == whole.n_samples
+    for mine, theirs in [
+        (pieces.jet.logp, whole.jet.logp),
+        (pieces.jet.grad, whole.jet.grad),
+        (pieces.jet.curv, whole.jet.curv),
+        (pieces.n_effective, whole.n_effective),
+        (pieces.influence, whole.influence),
+        (pieces.log_influence, whole.log_influence),
+    ]:
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
+    assert pieces.mcse(np.ones(d)) == pytest.approx(whole.mcse(np.ones(d)), rel=1e-12)
+    assert pieces.mcse_logp() == pytest.approx(whole.mcse_logp(), rel=1e-11)
+
+
+def test_a_missing_piece_is_missed(rng):
+    model = lq.from_arrays(**arrays(rng, chains=2, draws=105, n=4))
+    piece = Piece(model, range(2), range(0, 104), range(4))
+    grid = BlockGrid(2, 105)
+    with pytest.raises(ShapeError, match="hold 208 draws; there are 210"):
+        merge_blocks([pool_blocks(piece, slice(0, 4), grid, Average())], grid)
+
+
+@pytest.mark.parametrize("kind", ["loo", "in-sample"])
+def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
+    model = lq.from_arrays(**arrays(rng, draws=20, n=5000))
+    assert len(observation_groups(model)) > 4
+    results = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("LOCKQUACK_NUM_THREADS", threads)
+        results.append(collapse(model, kind))
+    for other in results[1:]:
+        np.testing.assert_array_equal(other.jet.grad, results[0].jet.grad)
+        np.testing.assert_array_equal(other.jet.curv, results[0].jet.curv)
+        np.testing.assert_array_equal(other.influence, results[0].influence)
 
 
 def test_a_pass_is_remembered(rng):

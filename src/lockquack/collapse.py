@@ -14,26 +14,36 @@ are needed for the derivatives, and Pareto tails cannot hurt them.
 
 A linear pool of linear pools is a linear pool. Draws are therefore pooled in blocks of
 consecutive draws, and then the blocks, by the same rule; the spread of the blocks gives the
-Monte Carlo standard error in the same pass.
+Monte Carlo standard error in the same pass. Where blocks begin and end is a matter of the
+chains alone (:class:`BlockGrid`). Storage may cut the draws elsewhere: parts of one block are
+pooled to the whole block first, so the result is the same.
+
+The three steps have names, for passes over pieces that are not in one place:
+:func:`pool_blocks` reads a piece, :func:`merge_blocks` ends at the jets of a group of
+observations, :func:`join` puts groups together. :func:`collapse` does all three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.diagnostics import mcse_mean
+from lockquack.errors import ShapeError
 from lockquack.jets import (
     Array,
     Jet,
+    join_jets,
     log_sum_exp,
     mix_derivatives_equally,
     pool_derivatives,
     softmax,
 )
+from lockquack.parallel import thread_map
 
 Kind = Literal["loo", "in-sample", "held-out"]
 
@@ -62,6 +72,10 @@ class DrawJets(Protocol):
     @property
     def draws_are_contiguous(self) -> bool:
         """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
+
+    @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
 
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
@@ -95,6 +109,55 @@ class Collapsed:
     def mcse_logp(self) -> float:
         """Monte Carlo standard error of Σ_i log p_i, in the same way."""
         return mcse_mean(self.log_influence)
+
+
+@dataclass(frozen=True)
+class BlockGrid:
+    """Where the blocks of consecutive draws lie; all chains are cut alike."""
+
+    n_chains: int
+    n_draws: int  # of a chain
+
+    @property
+    def length(self) -> int:
+        """Draws in a block; the last of a chain may have fewer."""
+        return -(-self.n_draws // _BLOCKS_PER_CHAIN)
+
+    @property
+    def per_chain(self) -> int:
+        """Blocks in a chain."""
+        return -(-self.n_draws // self.length)
+
+
+@dataclass(frozen=True)
+class Average:
+    """Which average over the draws is taken, and of what; see :func:`collapse`."""
+
+    kind: Kind = "loo"
+    log_weights: Array | None = None
+    density: bool = False
+    derivatives: bool = True
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all draws have the same share, because the likelihood cancels."""
+        return self.kind == "loo" and self.log_weights is None
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of draws or parts of blocks, pooled within, at some observations.
+
+    An axis of length 1 stands for all of them.
+    """
+
+    number: NDArray[np.intp]  # (block,): chain × blocks in a chain + place in the chain
+    n_draws: NDArray[np.intp]  # (block,)
+    log_mass: Array  # (block, obs or 1): log Σ exp(v + log f)
+    log_weight: Array  # (block, obs or 1): log Σ exp(v)
+    square: Array  # (block, obs or 1): Σ of the squared shares within the block
+    grad: Array  # (block, obs, d)
+    curv: Array  # (block, obs, d)
 
 
 def collapse(
@@ -131,89 +194,168 @@ def collapse(
     Collapsed
         The jets, (n,) and (n, d), and the influence of the draws on the Hyvärinen score.
     """
-    columns = []
-    for obs in _observation_slices(source):
-        # What overflows here is found, and located, in the result.
-        with np.errstate(over="ignore", invalid="ignore"):
-            blocks = [
-                _pool_tile(source, tile, kind, log_weights, density, derivatives)
-                for tile in _tiles(source, obs)
-            ]
-            columns.append(_merge(blocks))
-        progress(obs.stop - obs.start)
-    jets = [column.jet for column in columns]
-    influence = np.sum([column.influence for column in columns], axis=0)
+    grid = BlockGrid(source.n_chains, source.n_draws)
+    average = Average(kind, log_weights, density, derivatives)
+
+    def one_group(obs: slice) -> Collapsed:
+        return merge_blocks([pool_blocks(source, obs, grid, average)], grid)
+
+    groups = []
+    threads = None if source.is_thread_safe else 1
+    for group in thread_map(one_group, observation_groups(source), threads=threads):
+        groups.append(group)
+        progress(len(group.n_effective))
+    return join(groups)
+
+
+def observation_groups(source: DrawJets) -> list[slice]:
+    """Cut the observations into groups whose tiles stay in cache, given the memory layout."""
+    width = max(1, _TILE // source.n_draws) if source.draws_are_contiguous else _TILE_OBS
+    starts = range(0, source.n_obs, width)
+    return [slice(start, min(start + width, source.n_obs)) for start in starts]
+
+
+def pool_blocks(
+    source: DrawJets,
+    obs: slice,
+    grid: BlockGrid,
+    average: Average,
+    *,
+    first_chain: int = 0,
+    first_draw: int = 0,
+) -> Blocks:
+    """Read all draws of a source at some observations, and pool them within blocks.
+
+    Parameters
+    ----------
+    source
+        All draws, or a piece of them: some consecutive chains, and the same consecutive draws
+        of each. It may begin and end inside a block.
+    obs
+        Which of the source's observations.
+    grid
+        How all draws, of which the source may be a piece, are cut into blocks.
+    average
+        Shares of the draws. Its ``log_weights`` belong to the source, as its tiles do.
+    first_chain, first_draw
+        Place of the source's first chain and draw among all of them.
+    """
+    # What overflows here is found, and located, in the result.
+    with np.errstate(over="ignore", invalid="ignore"):
+        tiles = [
+            _pool_tile(source, tile, average)
+            for tile in _tiles(source, obs, grid, first_chain, first_draw)
+        ]
+    return _concatenate(tiles)
+
+
+def merge_blocks(parts: Sequence[Blocks], grid: BlockGrid) -> Collapsed:
+    """Pool all blocks of a group of observations, in whatever parts and order they come.
+
+    To first order, a block with gradient g_b and curvature h_b of its own moves the average
+    gradient m by W_b (g_b − m) and the curvature h by W_b [h_b − h + (g_b − m)²], so the score
+    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b]. This influence is summed over observations.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        blocks = complete_blocks(parts)
+        found, n_samples = int(blocks.n_draws.sum()), grid.n_chains * grid.n_draws
+        if found != n_samples:
+            raise ShapeError(f"The blocks to merge hold {found} draws; there are {n_samples}.")
+        share, log_total = softmax(blocks.log_mass)
+        grad, curv = pool_derivatives(share, blocks.grad, blocks.curv, 1.0)
+        effect = blocks.grad - grad
+        effect *= blocks.grad
+        effect += blocks.curv
+        effect -= curv
+        effect *= 2.0 * len(share) * share[..., None]
+        weight, log_weight = softmax(blocks.log_weight)
+        carried = 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
+    n_obs, d = grad.shape
     return Collapsed(
-        Jet(
-            np.concatenate([jet.logp for jet in jets]),
-            np.concatenate([jet.grad for jet in jets]),
-            np.concatenate([jet.curv for jet in jets]),
-        ),
-        influence.reshape(source.n_chains, len(influence) // source.n_chains, -1),
-        np.sum([column.log_influence for column in columns], axis=0).reshape(source.n_chains, -1),
-        np.concatenate([column.n_effective for column in columns]),
-        source.n_chains * source.n_draws,
+        Jet(np.broadcast_to(log_total - log_weight, (n_obs,)), grad, curv),
+        effect.sum(axis=1).reshape(grid.n_chains, grid.per_chain, d),
+        len(share) * (share - weight).sum(axis=1).reshape(grid.n_chains, grid.per_chain),
+        np.broadcast_to(carried, (n_obs,)),
+        n_samples,
+    )
+
+
+def complete_blocks(parts: Sequence[Blocks]) -> Blocks:
+    """Pool the parts of each block to one, and bring the blocks into order.
+
+    Parts may be completed in several rounds: the result has parts of blocks where some are
+    still missing.
+    """
+    blocks = _concatenate(parts)
+    order = np.argsort(blocks.number, kind="stable")
+    number, first = np.unique(blocks.number[order], return_index=True)
+    if len(number) == len(order):
+        return blocks if (np.diff(order) == 1).all() else _take(blocks, order)
+    return _concatenate(
+        [_pool_parts(_take(blocks, members)) for members in np.split(order, first[1:])]
+    )
+
+
+def join(groups: Sequence[Collapsed]) -> Collapsed:
+    """Put groups of observations, averaged over the same draws, one after the other."""
+    return Collapsed(
+        join_jets([group.jet for group in groups]),
+        np.sum([group.influence for group in groups], axis=0),
+        np.sum([group.log_influence for group in groups], axis=0),
+        np.concatenate([group.n_effective for group in groups]),
+        groups[0].n_samples,
     )
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """Some whole blocks of draws of one chain, at some observations."""
+    """Consecutive draws of one chain at some observations: whole blocks, or part of one."""
 
     chain: int
     draws: slice
     obs: slice
-    n_blocks: int
+    number: NDArray[np.intp]  # of its blocks
 
     def split(self, array: Array) -> Array:
         """Give the blocks an axis of their own: (draws, ...) → (block, draw, ...)."""
-        return array.reshape(self.n_blocks, len(array) // self.n_blocks, *array.shape[1:])
+        n_blocks = len(self.number)
+        return array.reshape(n_blocks, len(array) // n_blocks, *array.shape[1:])
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """Blocks of draws, pooled within; an axis of length 1 stands for all observations."""
-
-    log_mass: Array  # (block, obs or 1): log Σ exp(v + log f)
-    log_weight: Array  # (block, obs or 1): log Σ exp(v)
-    square: Array  # (block, obs or 1): Σ of the squared shares within the block
-    grad: Array  # (block, obs, d)
-    curv: Array  # (block, obs, d)
-
-
-@dataclass(frozen=True)
-class _Column:
-    """Some observations, averaged over all draws."""
-
-    jet: Jet
-    influence: Array  # (block, d)
-    log_influence: Array  # (block,)
-    n_effective: Array  # (obs,)
+def _tiles(
+    source: DrawJets, obs: slice, grid: BlockGrid, first_chain: int, first_draw: int
+) -> Iterator[_Tile]:
+    """Cut the source at the ends of blocks, into tiles of as many blocks as stay in cache."""
+    at_once = max(1, _TILE // (grid.length * (obs.stop - obs.start)))
+    stop = first_draw + source.n_draws
+    for chain in range(source.n_chains):
+        start = first_draw
+        while start < stop:
+            block, inside = divmod(start, grid.length)
+            whole = 0 if inside else (stop - start) // grid.length
+            n_blocks = min(max(whole, 1), at_once)
+            end = min((block + n_blocks) * grid.length, stop)
+            number = (first_chain + chain) * grid.per_chain + block + np.arange(n_blocks)
+            yield _Tile(chain, slice(start - first_draw, end - first_draw), obs, number)
+            start = end
 
 
-def _pool_tile(
-    source: DrawJets,
-    tile: _Tile,
-    kind: Kind,
-    log_weights: Array | None,
-    density: bool,
-    derivatives: bool,
-) -> _Blocks:
-    grad, curv = map(tile.split, _derivatives(source, tile, derivatives))
+def _pool_tile(source: DrawJets, tile: _Tile, average: Average) -> Blocks:
+    grad, curv = map(tile.split, _derivatives(source, tile, average.derivatives))
     n_blocks, length = grad.shape[:2]
     count = np.full((n_blocks, 1), np.log(length))
     square = np.full((n_blocks, 1), 1.0 / length)
     share = None
     log_mass = log_weight = count
-    if kind == "loo" and log_weights is None:
+    if average.is_equal:
         log_weight = np.full_like(count, np.nan)
-        if density:
+        if average.density:
             logp = tile.split(source.logp(tile.chain, tile.draws, tile.obs))
             log_weight = log_sum_exp(-logp, axis=1)
     else:
         terms = tile.split(source.logp(tile.chain, tile.draws, tile.obs))
-        if log_weights is not None:
-            given = tile.split(_weights_of(log_weights, tile))
+        if average.log_weights is not None:
+            given = tile.split(_weights_of(average.log_weights, tile))
             log_weight = log_sum_exp(given, axis=1)
             terms = terms + given
         share, log_mass = softmax(terms, axis=1)
@@ -222,7 +364,8 @@ def _pool_tile(
         pooled = mix_derivatives_equally(grad, curv)
     else:
         pooled = pool_derivatives(share, grad, curv, 1.0, axis=1)
-    return _Blocks(log_mass, log_weight, square, *pooled)
+    n_draws = np.full(n_blocks, length, dtype=np.intp)
+    return Blocks(tile.number, n_draws, log_mass, log_weight, square, *pooled)
 
 
 def _derivatives(source: DrawJets, tile: _Tile, wanted: bool) -> tuple[Array, Array]:
@@ -239,49 +382,28 @@ def _weights_of(log_weights: Array, tile: _Tile) -> Array:
     return chosen[:, None] if chosen.ndim == 1 else chosen[:, tile.obs]
 
 
-def _merge(parts: list[_Blocks]) -> _Column:
-    """Pool the blocks; sum each block's influence over the observations.
-
-    To first order, a block with gradient g_b and curvature h_b of its own moves the average
-    gradient m by W_b (g_b − m) and the curvature h by W_b [h_b − h + (g_b − m)²], so the score
-    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b].
-    """
-    blocks = _Blocks(
-        *(
-            np.concatenate([getattr(part, field.name) for part in parts])
-            for field in fields(_Blocks)
-        )
-    )
-    share, log_total = softmax(blocks.log_mass)
-    grad, curv = pool_derivatives(share, blocks.grad, blocks.curv, 1.0)
-    effect = blocks.grad - grad
-    effect *= blocks.grad
-    effect += blocks.curv
-    effect -= curv
-    effect *= 2.0 * len(share) * share[..., None]
-    weight, log_weight = softmax(blocks.log_weight)
-    n_obs = len(grad)
-    return _Column(
-        Jet(np.broadcast_to(log_total - log_weight, (n_obs,)), grad, curv),
-        effect.sum(axis=1),
-        len(share) * (share - weight).sum(axis=1),
-        np.broadcast_to(1.0 / np.sum(np.square(share) * blocks.square, axis=0), (n_obs,)),
+def _pool_parts(parts: Blocks) -> Blocks:
+    """Pool parts of one block to that block."""
+    share, log_mass = softmax(parts.log_mass)
+    grad, curv = pool_derivatives(share, parts.grad, parts.curv, 1.0)
+    return Blocks(
+        parts.number[:1],
+        parts.n_draws.sum(keepdims=True),
+        log_mass[None],
+        log_sum_exp(parts.log_weight)[None],
+        np.sum(np.square(share) * parts.square, axis=0, keepdims=True),
+        grad[None],
+        curv[None],
     )
 
 
-def _observation_slices(source: DrawJets) -> Iterator[slice]:
-    width = max(1, _TILE // source.n_draws) if source.draws_are_contiguous else _TILE_OBS
-    for start in range(0, source.n_obs, width):
-        yield slice(start, min(start + width, source.n_obs))
+def _concatenate(parts: Sequence[Blocks]) -> Blocks:
+    if len(parts) == 1:
+        return parts[0]
+    return Blocks(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Blocks))
+    )
 
 
-def _tiles(source: DrawJets, obs: slice) -> Iterator[_Tile]:
-    length = -(-source.n_draws // _BLOCKS_PER_CHAIN)
-    whole = source.n_draws // length
-    at_once = max(1, _TILE // (length * (obs.stop - obs.start)))
-    for chain in range(source.n_chains):
-        for first in range(0, whole, at_once):
-            last = min(first + at_once, whole)
-            yield _Tile(chain, slice(first * length, last * length), obs, last - first)
-        if whole * length < source.n_draws:
-            yield _Tile(chain, slice(whole * length, source.n_draws), obs, 1)
+def _take(blocks: Blocks, which: NDArray[np.intp]) -> Blocks:
+    return Blocks(*(getattr(blocks, field.name)[which] for field in fields(Blocks)))

@@ -201,6 +201,11 @@ class Predictive(ABC):
         return False
 
     @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
+        return False
+
+    @property
     def n_obs(self) -> int:
         """Number of observations."""
         return self.observations.n

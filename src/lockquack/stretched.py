@@ -53,6 +53,11 @@ class Stretched(Predictive):
         """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
         return self.model.draws_are_contiguous
 
+    @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
+        return self.model.is_thread_safe
+
     @cached_property
     def _stretch(self) -> tuple[Array, Array]:
         return self.transform.stretch(self.observations.values)

@@ -73,6 +73,11 @@ class ArrayPredictive(Predictive):
         _, draw, obs = held.strides[:3]
         return bool(abs(draw) < abs(obs))
 
+    @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
+        return True
+
 
 def from_arrays(
     *,

@@ -56,6 +56,11 @@ class FamilyPredictive(Predictive):
         (low, high), (first, last) = self.family.support, self.transform.image
         return first <= low and high <= last
 
+    @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
+        return True
+
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
         return np.asarray(self.logp_at(self.observations.values[None, obs], chain, draws, obs)[0])
