@@ -16,7 +16,7 @@ with warnings.catch_warnings():
 import pytensor
 
 import lockquack as lq
-from lockquack.adapters import graphs
+from lockquack.adapters import compiling
 from lockquack.adapters.bambi import _container, from_bambi
 from lockquack.adapters.pymc import from_pymc
 from lockquack.checks import check_derivatives
@@ -62,7 +62,7 @@ COEFFICIENTS = {"Intercept": INTERCEPT, "x": SLOPE}
 @pytest.fixture(autouse=True)
 def _not_compiled():
     """Evaluate by numpy, so that tests need not wait for a compiler."""
-    graphs._COMPILED.clear()
+    compiling._COMPILED.clear()
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 

@@ -17,7 +17,7 @@ import pytensor
 import pytensor.tensor as pt
 
 import lockquack as lq
-from lockquack.adapters import graphs
+from lockquack.adapters import compiling, graphs
 from lockquack.adapters.pymc import from_pymc
 from lockquack.checks import check_derivatives
 from lockquack.errors import (
@@ -52,7 +52,7 @@ EVERYTHING = slice(0, DRAWS), slice(0, len(Y))
 @pytest.fixture(autouse=True)
 def _not_compiled():
     """Evaluate by numpy, so that tests need not wait for a compiler."""
-    graphs._COMPILED.clear()
+    compiling._COMPILED.clear()
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 

@@ -11,8 +11,9 @@ import xarray as xr
 
 from lockquack.adapters.arrays import from_arrays
 from lockquack.adapters.datatree import _log_marginal_likelihood as log_marginal_likelihood
-from lockquack.adapters.graphs import Source, rebuilt
+from lockquack.adapters.graphs import Source
 from lockquack.adapters.pymc import ATOMS, parts_of, read_tree
+from lockquack.adapters.rewriting import rebuilt
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
 from lockquack.observations import as_observations

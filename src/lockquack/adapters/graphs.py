@@ -8,313 +8,33 @@ can be evaluated at any outcome of any observation.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cached_property
 from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockquack.adapters.compiling import Function, compiled, evaluated
 from lockquack.adapters.evaluable import DensityPredictive, described
+from lockquack.adapters.rewriting import (
+    Variable,
+    dependent_on,
+    parameters_of,
+    rebuilt,
+    simplified,
+)
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, Jet, Numeric
 from lockquack.observations import Observations
 from lockquack.predictive import Likelihood, Predictive, Selection
 
-#: A symbolic variable of PyTensor, which is not typed.
-Variable = Any
-Function = Callable[..., list[Numeric]]
 #: Numbers that one call of a compiled function works on: they should stay in a core's cache.
 _AT_ONCE = 2**15
 #: Bytes of parameters that are kept rather than computed again.
 _KEEP = 2**27
-#: Operations on whole arrays, with no loop in Python.
-_ARRAY_OPS = frozenset(
-    [
-        "DimShuffle",
-        "Sum",
-        "Prod",
-        "Max",
-        "Min",
-        "All",
-        "Any",
-        "CAReduce",
-        "Subtensor",
-        "AdvancedSubtensor",
-        "AdvancedSubtensor1",
-        "Reshape",
-        "Alloc",
-        "MakeVector",
-        "Join",
-        "Split",
-        "Shape",
-        "Shape_i",
-        "ScalarFromTensor",
-        "TensorFromScalar",
-        "SpecifyShape",
-        "ARange",
-        "Dot",
-        "Dot22",
-        "Dot22Scalar",
-        "Gemv",
-        "Gemm",
-        "BatchedDot",
-        "ExtractDiag",
-        "Unbroadcast",
-        "DeepCopyOp",
-        "Assert",
-        "IncSubtensor",
-        "SetSubtensor",
-        "AdvancedIncSubtensor",
-        "AdvancedSetSubtensor",
-    ]
-)
-
-
-def variables_of(outputs: Iterable[Variable]) -> list[Variable]:
-    """All variables that a graph consists of, each after those that it depends on."""
-    order: dict[Variable, None] = {}
-    stack = [(variable, False) for variable in outputs]
-    while stack:
-        variable, done = stack.pop()
-        if variable in order:
-            continue
-        if done or variable.owner is None:
-            order[variable] = None
-        else:
-            stack.append((variable, True))
-            stack.extend((parent, False) for parent in variable.owner.inputs)
-    return list(order)
-
-
-def dependent_on(roots: Iterable[Variable], outputs: Iterable[Variable]) -> set[Variable]:
-    """Return the variables of a graph through which its outputs depend on the roots."""
-    found = set(roots)
-    for variable in variables_of(outputs):
-        if variable.owner is not None and any(v in found for v in variable.owner.inputs):
-            found.add(variable)
-    return found
-
-
-def simplified(logp: Variable, y: Variable) -> Variable:
-    """Remove checks of parameters, and what fixes the number of observations.
-
-    Draws of a posterior pass the checks. A log density already has the shape of y, to which a
-    random variable of given size expands it once more.
-    """
-    from pytensor.raise_op import CheckAndRaise
-    from pytensor.tensor.basic import Alloc
-    from pytensor.tensor.shape import SpecifyShape
-
-    on_y = dependent_on([y], [logp])
-
-    def superfluous(variable: Variable) -> bool:
-        op, inner = variable.owner.op, variable.owner.inputs[0]
-        fixes = isinstance(op, Alloc | SpecifyShape) and inner in on_y
-        return isinstance(op, CheckAndRaise) or (fixes and inner.ndim == variable.ndim)
-
-    return rebuilt(logp, {}, superfluous)
-
-
-def rebuilt(
-    output: Variable,
-    new: Mapping[Variable, Variable],
-    superfluous: Callable[[Variable], bool] = lambda variable: False,
-) -> Variable:
-    """Make a graph again with other variables, whose shapes may be less known.
-
-    A superfluous variable is replaced by the first that it is made of, an operation that is a
-    graph itself by that graph.
-    """
-    from pytensor.compile.builders import OpFromGraph
-
-    made = dict(new)
-    for variable in variables_of([output]):
-        if variable in made:
-            continue
-        made[variable] = variable
-        if variable.owner is None:
-            continue
-        op, inputs = variable.owner.op, [made[parent] for parent in variable.owner.inputs]
-        place = variable.owner.outputs.index(variable)
-        if superfluous(variable):
-            made[variable] = inputs[0]
-        elif isinstance(op, OpFromGraph):
-            inner = dict(zip(op.inner_inputs, inputs, strict=True))
-            made[variable] = rebuilt(op.inner_outputs[place], inner, superfluous)
-        elif inputs != variable.owner.inputs:
-            made[variable] = op(*inputs, return_list=True)[place]
-    return made[output]
-
-
-def parameters_of(logp: Variable, y: Variable) -> list[Variable]:
-    """Return the largest parts of a graph that do not depend on y, single constants aside."""
-    from pytensor.graph.basic import Constant
-
-    on_y = dependent_on([y], [logp])
-    parents = [
-        parent
-        for child in variables_of([logp])
-        if child in on_y and child.owner is not None
-        for parent in child.owner.inputs
-    ]
-
-    def is_plain(variable: Variable) -> bool:
-        leaves = [v for v in variables_of([variable]) if v.owner is None]
-        return all(isinstance(v, Constant) and np.size(v.data) == 1 for v in leaves)
-
-    return [v for v in dict.fromkeys(parents) if v not in on_y and not is_plain(v)]
-
-
-def compiled(inputs: Sequence[Variable], outputs: Sequence[Variable], *, loops: bool) -> Function:
-    """Compile a function, or find the one that was compiled for the same graph before.
-
-    All models with the same likelihood share the functions of its density.
-    """
-    from pytensor.graph.basic import equal_computations
-
-    for known_inputs, known_outputs, function in _COMPILED:
-        same = len(known_inputs) == len(inputs) and len(known_outputs) == len(outputs)
-        same = same and all(a.type == b.type for a, b in zip(known_inputs, inputs, strict=True))
-        if same and equal_computations(list(outputs), known_outputs, list(inputs), known_inputs):
-            return function
-    function = _compile(inputs, outputs, loops=loops)
-    _COMPILED.append((list(inputs), list(outputs), function))
-    return function
-
-
-#: What was compiled last: inputs, outputs, function.
-_COMPILED: deque[tuple[list[Variable], list[Variable], Function]] = deque(maxlen=64)
-
-
-def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], *, loops: bool) -> Function:
-    """Let PyTensor simplify a graph and then, where that can be done, let numpy evaluate it.
-
-    Ufuncs of whole arrays take no longer than compiled code takes next to all else, and there is
-    nothing to wait for: Numba needs seconds, and up to a minute where it has not seen an
-    operation before. Loops over small matrices are Numba's; ``loops`` tells that they are short
-    enough for Python. PyTensor's mode ``FAST_COMPILE`` is respected: nothing is compiled then.
-    """
-    import pytensor
-    from pytensor.compile.mode import Mode
-
-    def make(mode: Any) -> Any:
-        return pytensor.function(
-            list(inputs), list(outputs), mode=mode, on_unused_input="ignore", trust_input=True
-        )
-
-    plain = make(Mode("py", "fast_run").excluding("fusion", "inplace", "BlasOpt"))
-    by_numpy = _by_numpy(plain.maker.fgraph, loops)
-    if by_numpy is not None:
-        return by_numpy
-    return plain if pytensor.config.mode == "FAST_COMPILE" else make("NUMBA")
-
-
-def _by_numpy(graph: Any, loops: bool) -> Function | None:
-    """Evaluate a graph node after node, without what PyTensor checks in between."""
-    place = {v: k for k, v in enumerate(dict.fromkeys([*graph.inputs, *graph.variables]))}
-    start: list[Any] = [getattr(variable, "data", None) for variable in place]
-    steps = []
-    for node in graph.toposort():
-        function = _numpy_function(node, loops)
-        if function is None:
-            return None
-        sources = [place[variable] for variable in node.inputs]
-        steps.append((function, sources, [place[variable] for variable in node.outputs]))
-    inputs, outputs = ([place[v] for v in each] for each in (graph.inputs, graph.outputs))
-
-    def run(*values: Numeric) -> list[Numeric]:
-        held = start.copy()
-        for k, value in zip(inputs, values, strict=True):
-            held[k] = value
-        with np.errstate(all="ignore"):
-            for function, sources, targets in steps:
-                results = function(*(held[k] for k in sources))
-                for k, result in zip(targets, results, strict=True):
-                    held[k] = result
-        return [held[k] for k in outputs]
-
-    return run
-
-
-def _numpy_function(node: Any, loops: bool) -> Callable[..., Sequence[Any]] | None:
-    """Return what numpy does in place of a node, or None where that would be slow."""
-    op = node.op
-    name = type(op).__name__
-    if name == "Elemwise":
-        return _ufunc(node)
-    core: Any = getattr(op, "core_op", None)
-    if type(core).__name__ == "SolveTriangular" and core.b_ndim == 1 and not core.unit_diagonal:
-        return partial(_solve_triangular, np.tril if core.lower else np.triu)
-    if name not in _ARRAY_OPS and not (loops and name == "Blockwise"):
-        return None
-
-    def perform(*values: Any) -> list[Any]:
-        results: list[list[Any]] = [[None] for _ in node.outputs]
-        op.perform(node, list(values), results)
-        return [result[0] for result in results]
-
-    return perform
-
-
-def _solve_triangular(part: Callable[[Array], Array], matrix: Array, vector: Array) -> tuple[Array]:
-    """Solve many small triangular systems; few matrices, of the draws, have many right sides."""
-    return (np.einsum("...ij,...j->...i", np.linalg.inv(part(matrix)), vector),)
-
-
-def _ufunc(node: Any) -> Callable[..., Sequence[Any]] | None:
-    """Return numpy's or scipy's function for an operation on elements, if there is one."""
-    from pytensor.tensor.utils import import_func_from_string
-
-    scalar, dtype = node.op.scalar_op, np.dtype(node.outputs[0].dtype)
-    name = type(scalar).__name__
-    if name == "Cast":
-        return lambda value: (np.asarray(value).astype(dtype),)
-    if name in _BY_NAME:
-        function = _BY_NAME[name]
-    elif node.op.nfunc_spec and name in ("Add", "Mul"):
-        binary = import_func_from_string(node.op.nfunc_spec[0])
-        function = binary if len(node.inputs) == 2 else lambda *values: reduce(binary, values)
-    elif node.op.nfunc_spec and scalar.nin == len(node.inputs):
-        function = import_func_from_string(node.op.nfunc_spec[0])
-    else:
-        return None
-    if dtype.kind == "f" and all(np.dtype(v.dtype).kind in "biu" for v in node.inputs):
-        # Functions of short integers would be in half precision.
-        return lambda *values: (function(*(np.asarray(value, dtype) for value in values)),)
-    return lambda *values: (function(*values),)
-
-
-def _log1mexp(x: Array) -> Array:
-    return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
-
-
-def _second(first: Numeric, second: Numeric) -> Numeric:
-    return np.broadcast_to(second, np.broadcast_shapes(np.shape(first), np.shape(second)))
-
-
-_BY_NAME: dict[str, Callable[..., Any]] = {
-    "Second": _second,
-    "Clip": np.clip,
-    "Identity": np.array,
-    "Log1mexp": _log1mexp,
-    "Softplus": lambda x: np.logaddexp(0.0, x),
-}
-
-
-def evaluated(outputs: Sequence[Variable], values: Mapping[Variable, Numeric]) -> list[Numeric]:
-    """Evaluate a graph once, as it stands."""
-    import pytensor
-    from pytensor.compile.mode import Mode
-
-    inputs = list(values)
-    function = pytensor.function(
-        inputs, list(outputs), mode=Mode("py", None), on_unused_input="ignore"
-    )
-    return [np.asarray(out) for out in function(*(values[v] for v in inputs))]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import xarray as xr
 
 from lockquack.adapters.datatree import _as_tree as as_tree
 from lockquack.adapters.datatree import _log_marginal_likelihood as log_marginal_likelihood
-from lockquack.adapters.graphs import GraphPredictive, Source, Variable, rebuilt, variables_of
+from lockquack.adapters.graphs import GraphPredictive, Source
+from lockquack.adapters.rewriting import Variable, rebuilt, variables_of
 from lockquack.errors import LockquackError, ShapeError, UnsupportedError, unknown_name
 from lockquack.jets import Numeric
 from lockquack.numeric import as_numeric
@@ -31,18 +32,14 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
         \partial_{y} \log f(y_i \mid \theta_s), \quad
         \partial^2_{y} \log f(y_i \mid \theta_s)
 
-    come from the model's own graph, differentiated in the **observed value** by PyTensor.
-    Nothing of size draws × observations is stored beyond 128 MB: densities are computed as they
-    are read. The model can be evaluated at other outcomes and, by
-    :meth:`~lockquack.adapters.graphs.GraphPredictive.with_data`, at other covariates.
+    come from the model's own graph, differentiated in the **observed value** by PyTensor, and
+    are computed as they are read: nothing of size draws × observations is kept beyond 128 MB.
 
     Discrete, censored and hurdle likelihoods are accepted for the log score; they have no
-    derivatives. A ``pm.CustomDist`` is taken to be smooth inside its support.
-
-    Refused are likelihoods that do not factorise into observations (a Gaussian process with the
-    noise integrated out, ``pm.AR``), minibatches, likelihoods written as ``pm.Potential``,
-    potentials that involve the outcome, simulators, and vector outcomes of which components are
-    missing. Missing scalar outcomes are left out.
+    derivatives. A ``pm.CustomDist`` is taken to be smooth inside its support. Missing scalar
+    outcomes are left out. Refused are likelihoods that do not factorise into observations (a
+    marginal Gaussian process, ``pm.AR``), minibatches, likelihoods written as ``pm.Potential``,
+    potentials that involve the outcome, simulators, and vectors with missing components.
 
     Parameters
     ----------
@@ -56,33 +53,23 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
     Returns
     -------
     Predictive
-        A model for :func:`lockquack.lock` and its relatives.
+        A model for :func:`lockquack.lock` and its relatives; its method ``with_data(y, **data)``
+        gives the same posterior's predictions at other values of ``pm.Data`` containers.
 
     Examples
     --------
     >>> import pymc as pm  # doctest: +SKIP
     >>> import lockquack as lq
     >>> with pm.Model() as model:  # doctest: +SKIP
-    ...     mu, sigma = pm.Normal("mu", 0, 5), pm.HalfNormal("sigma", 5)
-    ...     pm.Normal("y", mu, sigma, observed=[28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    ...     pm.Normal("y", pm.Normal("mu", 0, 5), pm.HalfNormal("sigma", 5), observed=y)
     ...     idata = pm.sample()
     >>> lq.from_pymc(model, idata)  # doctest: +SKIP
     <GraphPredictive Normal; chain: 4, draw: 1000, obs_id: 8, components: 1>
     """
-    import pymc as pm
     from pymc.model.transform.conditioning import remove_value_transforms
 
-    if not isinstance(model, pm.Model):
-        raise UnsupportedError(
-            f"from_pymc needs a pm.Model; got a {type(model).__name__}. For a model of Bambi, use "
-            "from_bambi."
-        )
     tree = read_tree(idata)
-    if tree["posterior"].attrs.get("modeling_interface") == "bambi":
-        raise UnsupportedError(
-            "These draws are Bambi's, whose intercept is not that of its PyMC model. Use "
-            "from_bambi(model, idata) with the bambi.Model."
-        )
+    _require_pymc(model, tree)
     clone = remove_value_transforms(model)
     rv = _observed(clone, var_name)
     observed = np.asarray(clone.rvs_to_values[rv].eval())
@@ -90,6 +77,21 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
     reader = _Reader.of(clone, rv, tree["posterior"].to_dataset())
     source = replace(reader.source, log_marginal_likelihood=log_marginal_likelihood(tree))
     return source.predictive(reader.observations(observed, original=True), reader.rebuild)
+
+
+def _require_pymc(model: Any, tree: xr.DataTree) -> None:
+    import pymc as pm
+
+    if not isinstance(model, pm.Model):
+        raise UnsupportedError(
+            f"from_pymc needs a pm.Model; got a {type(model).__name__}. For a model of Bambi, use "
+            "from_bambi."
+        )
+    if tree["posterior"].attrs.get("modeling_interface") == "bambi":
+        raise UnsupportedError(
+            "These draws are Bambi's, whose intercept is not that of its PyMC model. Use "
+            "from_bambi(model, idata) with the bambi.Model."
+        )
 
 
 def read_tree(idata: Any) -> xr.DataTree:

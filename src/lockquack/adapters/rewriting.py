@@ -1,0 +1,106 @@
+"""Looking at PyTensor graphs and making them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+#: A symbolic variable of PyTensor, which is not typed.
+Variable = Any
+
+
+def variables_of(outputs: Iterable[Variable]) -> list[Variable]:
+    """All variables that a graph consists of, each after those that it depends on."""
+    order: dict[Variable, None] = {}
+    stack = [(variable, False) for variable in outputs]
+    while stack:
+        variable, done = stack.pop()
+        if variable in order:
+            continue
+        if done or variable.owner is None:
+            order[variable] = None
+        else:
+            stack.append((variable, True))
+            stack.extend((parent, False) for parent in variable.owner.inputs)
+    return list(order)
+
+
+def dependent_on(roots: Iterable[Variable], outputs: Iterable[Variable]) -> set[Variable]:
+    """Return the variables of a graph through which its outputs depend on the roots."""
+    found = set(roots)
+    for variable in variables_of(outputs):
+        if variable.owner is not None and any(v in found for v in variable.owner.inputs):
+            found.add(variable)
+    return found
+
+
+def simplified(logp: Variable, y: Variable) -> Variable:
+    """Remove checks of parameters, and what fixes the number of observations.
+
+    Draws of a posterior pass the checks. A log density already has the shape of y, to which a
+    random variable of given size expands it once more.
+    """
+    from pytensor.raise_op import CheckAndRaise
+    from pytensor.tensor.basic import Alloc
+    from pytensor.tensor.shape import SpecifyShape
+
+    on_y = dependent_on([y], [logp])
+
+    def superfluous(variable: Variable) -> bool:
+        op, inner = variable.owner.op, variable.owner.inputs[0]
+        fixes = isinstance(op, Alloc | SpecifyShape) and inner in on_y
+        return isinstance(op, CheckAndRaise) or (fixes and inner.ndim == variable.ndim)
+
+    return rebuilt(logp, {}, superfluous)
+
+
+def rebuilt(
+    output: Variable,
+    new: Mapping[Variable, Variable],
+    superfluous: Callable[[Variable], bool] = lambda variable: False,
+) -> Variable:
+    """Make a graph again with other variables, whose shapes may be less known.
+
+    A superfluous variable is replaced by the first that it is made of, an operation that is a
+    graph itself by that graph.
+    """
+    from pytensor.compile.builders import OpFromGraph
+
+    made = dict(new)
+    for variable in variables_of([output]):
+        if variable in made:
+            continue
+        made[variable] = variable
+        if variable.owner is None:
+            continue
+        op, inputs = variable.owner.op, [made[parent] for parent in variable.owner.inputs]
+        place = variable.owner.outputs.index(variable)
+        if superfluous(variable):
+            made[variable] = inputs[0]
+        elif isinstance(op, OpFromGraph):
+            inner = dict(zip(op.inner_inputs, inputs, strict=True))
+            made[variable] = rebuilt(op.inner_outputs[place], inner, superfluous)
+        elif inputs != variable.owner.inputs:
+            made[variable] = op(*inputs, return_list=True)[place]
+    return made[output]
+
+
+def parameters_of(logp: Variable, y: Variable) -> list[Variable]:
+    """Return the largest parts of a graph that do not depend on y, single constants aside."""
+    from pytensor.graph.basic import Constant
+
+    on_y = dependent_on([y], [logp])
+    parents = [
+        parent
+        for child in variables_of([logp])
+        if child in on_y and child.owner is not None
+        for parent in child.owner.inputs
+    ]
+
+    def is_plain(variable: Variable) -> bool:
+        leaves = [v for v in variables_of([variable]) if v.owner is None]
+        return all(isinstance(v, Constant) and np.size(v.data) == 1 for v in leaves)
+
+    return [v for v in dict.fromkeys(parents) if v not in on_y and not is_plain(v)]
