@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-ppl lint format clean
+.PHONY: demo test test-ppl docs lint format clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -17,6 +17,12 @@ test-ppl: ## Run the tests of PyMC, Bambi, NumPyro and Stan models, in an enviro
 
 ppl-tests: $(VENV)/.ppl
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/ppl
+
+docs: ## Build the documentation, examples run, into docs/_build/html
+	$(MAKE) VENV=$(VENV)-docs docs-site
+
+docs-site: $(VENV)/.docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 lint: $(VENV)/.dev ## Check style and types
 	$(BIN)/ruff check
@@ -40,6 +46,10 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.ppl: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable . --group ppl
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable . --group docs
 	touch $@
 
 # Dependency groups need a newer pip than Python 3.11 brings.
