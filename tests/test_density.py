@@ -331,13 +331,8 @@ def test_what_cannot_be_normalised_is_said(rng, normals):
     arrays = lq.from_arrays(
         logp=np.zeros(shape), grad=rng.normal(size=shape), curv=-np.ones(shape), y=y
     )
-    vector = lq.from_family(
-        "mv_normal", y=rng.normal(size=(5, 2)), mu=np.zeros((2, 10, 2)), cov=np.eye(2)
-    )
     with pytest.raises(UnsupportedError, match="Model 'a' .*observed outcomes only"):
         lock({"a": arrays}).logpdf()
-    with pytest.raises(UnsupportedError, match="several components"):
-        lock({"v": vector}).cdf()
     far = {
         "a": one_draw("beta", np.array([0.5]), alpha=2.0, beta=2.0),
         "b": lq.from_family("lognormal", y=[0.5], transform="exp", mu=np.zeros((1, 1)), sigma=1.0),

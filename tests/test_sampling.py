@@ -381,10 +381,6 @@ def test_draws_of_vectors(rng):
     assert norm.values == pytest.approx(statistics["log_norm"].values, abs=0.2)
     assert fit.logpdf().dims == ("obs_id",)
     assert fit.mean().dims == ("obs_id", "component")
-    with pytest.raises(UnsupportedError, match="several components"):
-        fit.cdf()
-    with pytest.raises(UnsupportedError, match="2 components"):
-        fit.quantile(0.5)
 
 
 def test_bad_draws_are_warned_of(rng):

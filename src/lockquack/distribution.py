@@ -13,31 +13,40 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from lockquack.density.calibration import inside, uniformity
-from lockquack.density.members import require_evaluable
+from lockquack.density.drawn import DrawnDistribution
+from lockquack.density.intervals import HasIntervals, IntervalKind
+from lockquack.density.members import are_discrete, require_evaluable
 from lockquack.density.pooled import (
-    IntervalKind,
     Normalised,
     PooledDistribution,
     at_observed,
     mix,
 )
 from lockquack.density.sampling import SAMPLERS, Drawn
-from lockquack.density.vectors import NormalisedBySampling, normalise_by_draws, sample_each
+from lockquack.density.vectors import (
+    NormalisedBySampling,
+    log_densities,
+    modes,
+    normalise_by_draws,
+    sample_each,
+)
 from lockquack.errors import (
     MonteCarloWarning,
     ParameterError,
     ShapeError,
-    UnsupportedError,
     unknown_name,
 )
 from lockquack.jets import Array
 from lockquack.notes import Note, density_notes
+from lockquack.numeric import as_numeric
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
 
 #: Largest Monte Carlo error of a log normaliser that is not remarked on.
 _LARGE_ERROR = 0.05
+#: Draws from which the components of vector outcomes are known.
+_DRAWS = 4000
 _BOUNDS = ["lower", "upper"]
 
 
@@ -46,8 +55,9 @@ class Distribution:
     """A combination's prediction of some observations: a distribution for each.
 
     Made by :meth:`Combination.distribution` and :meth:`Combination.at`. Scalar outcomes are
-    handled by quadrature, to about eight digits; vector outcomes by Monte Carlo, with errors that
-    are reported.
+    handled by quadrature, to about eight digits; vector outcomes by Monte Carlo. Densities of
+    these have errors that are reported; distribution functions, quantiles, intervals and moments
+    are those of their components, each by itself, in 4000 draws.
     """
 
     models: Mapping[str, Predictive]
@@ -77,8 +87,8 @@ class Distribution:
         Parameters
         ----------
         y
-            Outcomes, by default the observed ones: one number, one per observation, or
-            (point, observation).
+            Outcomes, by default the observed ones: one number, one outcome per observation, or
+            points × observations.
         stacklevel
             Whose line warnings name.
         """
@@ -86,14 +96,14 @@ class Distribution:
             self._require_observed("logpdf")
             normalised = self.normalised(stacklevel=stacklevel + 1)
             return self.observations.label(normalised.logp.copy(), name="logpdf")
-        if not self.scalar:
-            raise UnsupportedError(
-                "Densities of vector outcomes elsewhere need predictions of their own: "
-                "fit.at(y).logpdf()."
-            )
         points, leading = self._points(y)
-        self.normalised(stacklevel=stacklevel + 1)
-        return self._label(self.pooled.logpdf(points), leading, "logpdf")
+        normalised = self.normalised(stacklevel=stacklevel + 1)
+        if self.scalar:
+            return self._label(self.pooled.logpdf(points), leading, "logpdf")
+        outcomes = points.reshape(len(points), *self.observations.values.shape)
+        pooled = log_densities(self.models, self.operator, self.x, outcomes, loo=self.loo)
+        values = pooled - normalised.log_norm
+        return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
     def log_norm(self, *, stacklevel: int = 2) -> xr.DataArray:
         """Log of the normaliser of the pool at each observation.
@@ -116,17 +126,15 @@ class Distribution:
         if y is None:
             self._require_observed("cdf")
         points, leading = self._points(y)
-        return self._label(self.pooled.cdf(points), leading, "cdf")
+        return self._label(self.marginals.cdf(points), leading, "cdf")
 
     def quantile(self, p: ArrayLike) -> xr.DataArray:
         """Outcomes below which there is probability p, along a dimension ``quantile``."""
         wanted = np.asarray(p, dtype=np.float64)
         if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise ParameterError(f"p must be one or more probabilities between 0 and 1; got {p!r}.")
-        values = self.pooled.quantile(np.atleast_1d(wanted))
-        if wanted.ndim == 0:
-            return self._label(values, None, "quantile")
-        return self.observations.label(values, {"quantile": wanted}, "quantile")
+        values = self.marginals.quantile(np.atleast_1d(wanted))
+        return self._label(values, {"quantile": wanted} if wanted.ndim else None, "quantile")
 
     def interval(self, prob: float = 0.9, *, kind: IntervalKind = "central") -> xr.DataArray:
         """Return the ends of an interval of that probability, along a dimension ``ci_bound``.
@@ -135,30 +143,22 @@ class Distribution:
         interval. Where the density has several modes, a set of several intervals would be
         shorter still. Of whole numbers, an interval has at least that probability.
         """
-        ends = self.pooled.interval(prob, kind)
-        return self.observations.label(ends, {"ci_bound": _BOUNDS}, "interval")
+        return self._label(self.marginals.interval(prob, kind), {"ci_bound": _BOUNDS}, "interval")
 
     def mean(self) -> xr.DataArray:
-        """Mean at each observation; NaN or infinite where tails are too heavy to have one.
-
-        Of vector outcomes by sampling.
-        """
-        if not self.scalar:
-            return self._of_draws(lambda y: y.mean(axis=0), "mean")
-        return self._label(self.pooled.mean()[None], None, "mean")
+        """Mean at each observation; NaN or infinite where tails are too heavy to have one."""
+        return self._label(self.marginals.mean()[None], None, "mean")
 
     def var(self) -> xr.DataArray:
-        """Variance at each observation; infinite where tails are too heavy to have one.
-
-        Of vector outcomes, component by component, by sampling.
-        """
-        if not self.scalar:
-            return self._of_draws(lambda y: y.var(axis=0, ddof=1), "var")
-        return self._label(self.pooled.var()[None], None, "var")
+        """Variance at each observation; infinite where tails are too heavy to have one."""
+        return self._label(self.marginals.var()[None], None, "var")
 
     def mode(self) -> xr.DataArray:
         """Outcome of the highest density at each observation."""
-        return self._label(self.pooled.mode()[None], None, "mode")
+        if self.scalar:
+            return self._label(self.pooled.mode()[None], None, "mode")
+        highest = modes(self.models, self.operator, self.x, self._draws(), loo=self.loo)
+        return self._label(highest.reshape(1, -1), None, "mode")
 
     def sample(
         self,
@@ -200,7 +200,7 @@ class Distribution:
         self._require_observed("pit")
         if self.scalar:
             self.normalised(stacklevel=stacklevel + 1)
-        values = pit_values(self.pooled, self.observations.values[:, 0], random_seed)
+        values = pit_values(self.marginals, self.observations.values.reshape(-1), random_seed)
         return self._label(values[None], None, "pit")
 
     @property
@@ -215,6 +215,25 @@ class Distribution:
                 progressbar=self.progressbar,
             )
         return self._known["pooled"]
+
+    @property
+    def marginals(self) -> PooledDistribution | DrawnDistribution:
+        """The distributions of outcomes, or of their components, without labels."""
+        if self.scalar:
+            return self.pooled
+        if "drawn" not in self._known:
+            flat = self._draws().reshape(_DRAWS, -1)
+            self._known["drawn"] = DrawnDistribution.of(flat)
+        return self._known["drawn"]
+
+    def _draws(self) -> Array:
+        """Draws of vector outcomes, (draw, n, d)."""
+        if "draws" not in self._known:
+            tree = self.sample(_DRAWS, random_seed=self.random_seed, stacklevel=5)
+            (predicted,) = tree["posterior_predictive"].to_dataset().data_vars.values()
+            shape = _DRAWS, *self.observations.values.shape
+            self._known["draws"] = predicted.values.reshape(shape)
+        return self._known["draws"]
 
     def normalised(self, *, stacklevel: int = 2) -> Normalised:
         """Log densities at the outcomes and normalisers; warns of what is wrong, once."""
@@ -267,35 +286,34 @@ class Distribution:
             )
 
     def _points(self, y: Any) -> tuple[Array, dict[str, Any] | None]:
-        """Read outcomes as (point, n); None for the leading dimension where there is none."""
-        if not self.scalar:
-            raise UnsupportedError(
-                "Outcomes of several components have no distribution function on the line. Use "
-                "sample() and look at its draws."
-            )
+        """Read outcomes as (point, n × d); None for the leading dimension where there is none."""
         if y is None:
-            return self.observations.values[:, 0][None], None
+            return self.observations.values.reshape(1, -1), None
         if isinstance(y, xr.DataArray):
             return self._labelled_points(y)
-        values = np.asarray(y, dtype=np.float64)
-        n, shape = self.observations.n, self.observations.shape
-        if values.ndim == 0 or values.shape == shape or values.shape == (n,):
-            return np.broadcast_to(values.reshape(1, -1), (1, n)), None
-        if values.ndim == 2 and values.shape[1] in (1, n):
-            return np.broadcast_to(values, (len(values), n)), {"point": None}
-        if values.ndim == 1 + len(shape) and values.shape[1:] == shape:
-            return values.reshape(-1, n), {"point": None}
+        values = as_numeric("y", y).astype(np.float64)
+        n, size = self.observations.n, self.observations.values.size
+        own = () if self.scalar else (self.observations.d,)
+        shapes = (n, *own), (*self.observations.shape, *own)
+        if values.ndim == 0 or values.shape in shapes:
+            return np.broadcast_to(values.reshape(1, -1), (1, size)), None
+        if values.shape[1:] in shapes:
+            return values.reshape(-1, size), {"point": None}
+        if values.shape[1:] == (1, *own):
+            several = np.broadcast_to(values, (len(values), n, *own))
+            return several.reshape(-1, size), {"point": None}
         raise ShapeError(
-            f"y has the shape {values.shape}; there are {n} observations. Give one number, one "
-            f"per observation, or points × observations; the same points for all: y[:, None]."
+            f"y has the shape {values.shape}; there are {n} observations of "
+            f"{self.observations.d} component(s). Give one number, one outcome per observation, "
+            "or points × observations; the same points for all: y[:, None]."
         )
 
     def _labelled_points(self, y: xr.DataArray) -> tuple[Array, dict[str, Any] | None]:
-        dims = self.observations.dims
+        grid = self._label(np.zeros((1, self.observations.values.size)), None, "")
+        dims = grid.dims
         extra = [str(dim) for dim in y.dims if dim not in dims]
         if len(extra) > 1:
             raise ShapeError(f"y has more than one dimension besides {dims}: {extra}.")
-        grid = self.observations.label(np.zeros(self.observations.n))
         grid, y = xr.broadcast(*xr.align(grid, y, join="override" if not extra else "outer"))
         values = y.transpose(*extra, *dims).values.astype(np.float64)
         if not extra:
@@ -304,16 +322,13 @@ class Distribution:
         return values.reshape(len(values), -1), {extra[0]: labels}
 
     def _label(self, values: Array, leading: dict[str, Any] | None, name: str) -> xr.DataArray:
-        """Label (point, n); without a leading dimension there is one point."""
+        """Label (point, n × d); without a leading dimension there is one point."""
         if leading is None:
-            return self.observations.label(values[0], name=name)
-        return self.observations.label(values, leading, name)
-
-    def _of_draws(self, statistic: Any, name: str) -> xr.DataArray:
-        tree = self.sample(4000, random_seed=self.random_seed, stacklevel=4)
-        (predicted,) = tree["posterior_predictive"].to_dataset().data_vars.values()
-        values = statistic(predicted.values[0]).reshape(self.observations.n, self.observations.d)
-        return self.observations.label_components(values, name=name)
+            values = values[0]
+        if self.scalar:
+            return self.observations.label(values, leading, name)
+        shape = *values.shape[:-1], *self.observations.values.shape
+        return self.observations.label_components(values.reshape(shape), leading, name)
 
     def _tree(self, draws: Array, method: str, statistics: Mapping[str, Array]) -> xr.DataTree:
         """Hold draws (draw, obs, component) as ArviZ does."""
@@ -333,10 +348,14 @@ class Distribution:
             if values.dtype.kind == "f" and not np.isnan(values).all():
                 worst = np.nanmax if statistic in ("pareto_k", "log_norm_error") else np.nanmin
                 attrs[f"worst_{statistic}"] = float(worst(values))
-        predicted = self.observations.label_components(draws[None], leading, name)
+        # ArviZ takes whole numbers for continuous unless their type says what they are.
+        whole = are_discrete(self.models)
+        kind = np.int64 if whole and np.isfinite(draws).all() else np.float64
+        predicted = self.observations.label_components(draws[None].astype(kind), leading, name)
         groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=attrs)}
         if self.observed:
-            groups["observed_data"] = xr.Dataset({name: self.observations.to_dataarray(name)})
+            observed = self.observations.to_dataarray(name).astype(kind)
+            groups["observed_data"] = xr.Dataset({name: observed})
         if statistics:
             each = {key: self.observations.label(value) for key, value in statistics.items()}
             groups["sampling_stats"] = xr.Dataset(each)
@@ -344,7 +363,7 @@ class Distribution:
 
 
 def pit_values(
-    pooled: PooledDistribution, y: Array, random_seed: int | np.random.Generator | None
+    pooled: HasIntervals, y: Array, random_seed: int | np.random.Generator | None
 ) -> Array:
     """Probabilities F(y), (n,); of whole numbers a random one between F(y − 1) and F(y)."""
     upper = pooled.cdf(y[None])[0]
@@ -358,23 +377,29 @@ def pit_values(
 
 
 def coverage_table(
-    pooled: Mapping[str, PooledDistribution],
-    y: Array,
+    pooled: Mapping[str, HasIntervals],
+    outcomes: Array,
     probs: ArrayLike,
     kind: IntervalKind,
     random_seed: int,
 ) -> pd.DataFrame:
-    """Share of outcomes within intervals, and uniformity of their probabilities, by prediction."""
+    """Share of outcomes (n, d) within intervals, and uniformity, by prediction.
+
+    The components of an outcome depend on each other: each has a test of its own, and the
+    smallest p-value counts, times their number.
+    """
+    y, d = outcomes.reshape(-1), outcomes.shape[1]
     wanted = np.atleast_1d(np.asarray(probs, dtype=np.float64))
     table = {}
     for name, each in pooled.items():
         row = {f"{p:g}": float(inside(y, each.interval(p, kind)).mean()) for p in wanted}
-        pit = pit_values(each, y, random_seed)
+        pit = pit_values(each, y, random_seed).reshape(outcomes.shape)
+        smallest = min(uniformity(component) for component in pit.T)
         widths = np.ptp(each.interval(float(wanted[-1]), kind), axis=0)
         table[name] = {
             **row,
             f"width_{wanted[-1]:g}": float(widths.mean()),
-            "uniformity_p": uniformity(pit),
+            "uniformity_p": min(1.0, d * smallest),
         }
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("model")
 

@@ -20,7 +20,8 @@ from lockquack.operators import Operator
 from lockquack.predictive import Predictive
 
 if TYPE_CHECKING:
-    from lockquack.density.pooled import IntervalKind, PooledDistribution
+    from lockquack.combination import Combination
+    from lockquack.density.intervals import HasIntervals, IntervalKind
     from lockquack.distribution import Distribution
 
 #: The linear pool of all models with weights by stacking, in a table of several predictions.
@@ -150,7 +151,7 @@ class Predicting(ABC):
         Distribution
             The prediction of the new observations.
         """
-        from lockquack.checks import _require_same_observations
+        from lockquack.checks import require_same_observations
         from lockquack.distribution import Distribution
 
         used, operator, x = self._used()
@@ -161,7 +162,7 @@ class Predicting(ABC):
         if missing:
             raise ParameterError(f"There is no new model {missing[0]!r}, which has weight.")
         moved = {name: models[name] for name in used}
-        _require_same_observations(moved)
+        require_same_observations(moved)
         return Distribution(
             moved,
             operator,
@@ -377,7 +378,7 @@ class Predicting(ABC):
             Columns: the share of outcomes inside the intervals of each probability, the mean
             width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
             probability integral transform is uniform [1]_. Shares have a standard error of
-            √(p (1 − p) / n).
+            √(p (1 − p) / n). Vector outcomes are looked at component by component.
 
         References
         ----------
@@ -388,29 +389,55 @@ class Predicting(ABC):
         from lockquack.distribution import coverage_table
         from lockquack.notes import pareto_notes
 
+        models = self._require_models()
         pooled = self._side_by_side(loo, progressbar)
-        pareto_k = next(iter(pooled.values())).pareto_k
-        consequence = "So are their intervals there."
-        for note in pareto_notes(self._require_models(), pareto_k, self.observations, consequence):
-            warnings.warn(note.message, note.category, stacklevel=2)
-        y = self.observations.values[:, 0]
-        return coverage_table(pooled, y, probs, kind, random_seed)
+        if loo:
+            pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
+            consequence = "So are their intervals there."
+            for note in pareto_notes(models, pareto_k, self.observations, consequence):
+                warnings.warn(note.message, note.category, stacklevel=2)
+        return coverage_table(pooled, self.observations.values, probs, kind, random_seed)
 
     @cached_property
     def _distributions(self) -> dict[bool, Distribution]:
         """Predictions of the observations, in-sample and leave-one-out, once asked for."""
         return {}
 
-    def _side_by_side(self, loo: bool, progressbar: bool | None) -> dict[str, PooledDistribution]:
-        """Predictions of the combination, of stacking and of the models, on the same nodes."""
-        from lockquack.density.nodes import lay_nodes
-        from lockquack.density.pooled import PooledDistribution
+    def _side_by_side(self, loo: bool, progressbar: bool | None) -> dict[str, HasIntervals]:
+        """Predictions of the combination, of stacking and of the models."""
         from lockquack.methods import stack
 
         models = self._require_models()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LockquackWarning)
             stacked = stack(models, progressbar=progressbar)
+        if self.observations.d > 1:
+            return self._drawn_side_by_side(stacked, loo)
+        return self._pooled_side_by_side(stacked, loo, progressbar)
+
+    def _drawn_side_by_side(self, stacked: Combination, loo: bool) -> dict[str, HasIntervals]:
+        from lockquack.distribution import Distribution
+        from lockquack.operators import Linear
+
+        each = {
+            name: Distribution({name: model}, Linear(), np.ones(1), self.observations, loo=loo)
+            for name, model in self._require_models().items()
+        }
+        predictions = {
+            f"[{self.operator.name}]": self.distribution(loo=loo),
+            _STACK: stacked.distribution(loo=loo),
+            **each,
+        }
+        return {name: prediction.marginals for name, prediction in predictions.items()}
+
+    def _pooled_side_by_side(
+        self, stacked: Combination, loo: bool, progressbar: bool | None
+    ) -> dict[str, HasIntervals]:
+        """All of them by quadrature on the same nodes."""
+        from lockquack.density.nodes import lay_nodes
+        from lockquack.density.pooled import PooledDistribution
+
+        models = self._require_models()
         linear = partial(stacked.operator.pool_density, x=stacked.weights.values)
         own = self._pool_of_all()
         each = [lambda logp, k=k: logp[k] for k in range(len(models))]
@@ -437,11 +464,11 @@ class Predicting(ABC):
         """Whether outcomes are in number, or by their dimension, those of other observations."""
         if y is None:
             return False
-        if self.observations.d > 1:
-            return True
-        if isinstance(y, xr.DataArray) and y.dims != self.observations.dims:
+        dims = self.observations.to_dataarray().dims
+        if isinstance(y, xr.DataArray) and y.dims != dims:
             return False
-        return np.ndim(y) == 1 and np.size(y) not in (1, self.observations.n)
+        own = 1 if self.observations.d == 1 else 2
+        return np.ndim(y) == own and len(y) not in (1, self.observations.n)
 
     def _stand_ins(self, data: Mapping[str, Any]) -> Array:
         """Outcomes for observations of which only covariates are known: some observed ones."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Literal
 
 import numpy as np
 
 from lockquack.collapse import Kind
 from lockquack.density.continuous import ContinuousRows
 from lockquack.density.discrete import DiscreteRows
+from lockquack.density.intervals import HasIntervals
 from lockquack.density.members import components, members_at
 from lockquack.density.nodes import Laid, lay_nodes, refine_nodes
 from lockquack.density.quadrature import NODES, Components, Grid, Pool, Rows
-from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
 
-IntervalKind = Literal["central", "hdi"]
 #: How well the slope of a tail is known.
 _SLACK = 1e-3
 #: Density slopes, in the log distance, below which quadrature needs no help with moments.
@@ -41,7 +39,7 @@ class Normalised:
 
 
 @dataclass(frozen=True, eq=False)
-class PooledDistribution:
+class PooledDistribution(HasIntervals):
     """The pool of some models as a distribution of a scalar outcome, one per observation.
 
     The models' densities are computed once, on nodes that :func:`lay_nodes` chose; everything
@@ -161,17 +159,8 @@ class PooledDistribution:
             axis=1,
         )
 
-    def interval(self, prob: float, kind: IntervalKind = "central") -> Array:
-        """Return the ends of an interval, (2, n): between quantiles, or the shortest.
-
-        Of whole numbers, it has at least that probability.
-        """
-        if not 0 < prob < 1:
-            raise ParameterError(f"prob must lie between 0 and 1; got {prob}.")
-        if kind == "central":
-            return self.quantile(np.array([(1 - prob) / 2, (1 + prob) / 2]))
-        if kind != "hdi":
-            raise unknown_name("kind of interval", kind, ("central", "hdi"))
+    def shortest(self, prob: float) -> Array:
+        """Return the ends of the shortest interval of that probability, (2, n)."""
         rows = [self._rows(i) for i in range(len(self.laid))]
         return np.concatenate([_shortest(each, prob) for each in rows], axis=1)
 
@@ -306,10 +295,9 @@ class RepeatedDistribution(PooledDistribution):
         values = self._rows(0).quantile(p.reshape(-1, 1))
         return self._repeat(values) if p.ndim == 1 else values.reshape(p.shape)
 
-    def interval(self, prob: float, kind: IntervalKind = "central") -> Array:
-        """Return the ends of an interval, (2, n): between quantiles, or the shortest."""
-        ends = super().interval(prob, kind)
-        return ends if ends.shape[1] == self.copies else self._repeat(ends)
+    def shortest(self, prob: float) -> Array:
+        """Return the ends of the shortest interval of that probability, (2, n)."""
+        return self._repeat(super().shortest(prob))
 
     def mean(self) -> Array:
         """Mean at each observation, (n,); NaN or infinite where the tails are too heavy for one."""

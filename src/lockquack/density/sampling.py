@@ -60,6 +60,8 @@ class Target(ABC):
     envelope: Array | None  # (K,)
     #: Whether the pool is zero wherever one of its members is.
     narrow: bool
+    #: Whether the pool is the mixture of its members by their weights.
+    is_mixture: bool
 
     @abstractmethod
     def log_components(self, y: Array) -> Array:
@@ -119,6 +121,8 @@ def sample(target: Target, n: int, method: str, rng: np.random.Generator) -> Dra
 
 def automatic(target: Target, n: int, rng: np.random.Generator) -> Drawn:
     """Draw by rejection if enough is accepted, else by importance, else by tempering."""
+    if target.is_mixture:
+        return rejection(target, n, rng)
     if target.envelope is not None:
         pilot = target.draw_mixture(target.envelope, _PILOT // 2, rng)
         if np.exp(_log_acceptance(target, pilot)).mean() > _WORTHWHILE:
@@ -130,7 +134,10 @@ def automatic(target: Target, n: int, rng: np.random.Generator) -> Drawn:
 
 
 def rejection(target: Target, n: int, rng: np.random.Generator) -> Drawn:
-    """Accept draws from the mixture above the pool."""
+    """Accept draws from the mixture above the pool; all of them where the pool is a mixture."""
+    if target.is_mixture:
+        y = target.draw_mixture(target.weights, n, rng)
+        return Drawn(y, "rejection", 1.0, float(n), np.nan, 0.0, 0.0)
     if target.envelope is None:
         raise UnsupportedError(
             "There is no mixture of the models above this pool, so draws cannot be accepted or "

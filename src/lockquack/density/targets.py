@@ -36,6 +36,7 @@ class ModelTarget(Target):
         self.weights = np.abs(operator.weights(x, K))
         self.envelope = operator.mixture_above(x, K)
         self.narrow = operator.vanishes_with_any
+        self.is_mixture = operator.normalised
 
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at points (n, d) → (K, n)."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
 
 from lockquack.density.pooled import Normalised, observed_densities
-from lockquack.density.sampling import Drawn, normalise_by_sampling, sample
+from lockquack.density.sampling import Drawn, Target, normalise_by_sampling, sample
 from lockquack.density.targets import ModelTarget
 from lockquack.jets import Array
 from lockquack.operators import Operator
@@ -76,3 +77,33 @@ def sample_each(
             drawn.append(sample(ModelTarget(models, operator, x, i, loo=loo), n, method, rng))
             advance(1)
     return drawn
+
+
+def log_densities(
+    models: Mapping[str, Predictive], operator: Operator, x: Array, y: Array, *, loo: bool
+) -> Array:
+    """Log densities of the pool, not normalised, at outcomes (point, n, d) → (point, n)."""
+    each = []
+    for i in range(y.shape[1]):
+        target = ModelTarget(models, operator, x, i, loo=loo)
+        each.append(target.pool(target.log_components(y[:, i])))
+    return np.stack(each, axis=1)
+
+
+def modes(
+    models: Mapping[str, Predictive], operator: Operator, x: Array, draws: Array, *, loo: bool
+) -> Array:
+    """Outcomes of the highest density, (n, d), uphill from the highest of draws (draw, n, d)."""
+    found = np.empty(draws.shape[1:])
+    for i in range(draws.shape[1]):
+        target = ModelTarget(models, operator, x, i, loo=loo)
+        height = target.pool(target.log_components(draws[:, i]))
+        unit = draws[:, i].std(axis=0)
+
+        def downhill(z: Array, target: Target = target, unit: Array = unit) -> tuple[float, Array]:
+            logp, grad = target.with_gradient((z * unit)[None])
+            return -float(logp[0]), -grad[0] * unit
+
+        start = draws[height.argmax(), i] / unit
+        found[i] = minimize(downhill, start, jac=True, method="BFGS").x * unit
+    return found

@@ -1,0 +1,47 @@
+"""Intervals of a given probability."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import numpy as np
+
+from lockquack.errors import ParameterError, unknown_name
+from lockquack.jets import Array
+
+IntervalKind = Literal["central", "hdi"]
+
+
+class HasIntervals(ABC):
+    """Some distributions of numbers; arrays in and out have these last."""
+
+    @property
+    @abstractmethod
+    def discrete(self) -> bool:
+        """Whether outcomes are whole numbers."""
+
+    @abstractmethod
+    def cdf(self, y: Array) -> Array:
+        """Probability of at most y, (point, n) → (point, n)."""
+
+    @abstractmethod
+    def quantile(self, p: Array) -> Array:
+        """Outcomes below which there is probability p, (point,) → (point, n)."""
+
+    @abstractmethod
+    def shortest(self, prob: float) -> Array:
+        """Return the ends of the shortest interval of that probability, (2, n)."""
+
+    def interval(self, prob: float, kind: IntervalKind = "central") -> Array:
+        """Return the ends of an interval, (2, n): between quantiles, or the shortest.
+
+        Of whole numbers, it has at least that probability.
+        """
+        if not 0 < prob < 1:
+            raise ParameterError(f"prob must lie between 0 and 1; got {prob}.")
+        if kind == "central":
+            return self.quantile(np.array([(1 - prob) / 2, (1 + prob) / 2]))
+        if kind != "hdi":
+            raise unknown_name("kind of interval", kind, ("central", "hdi"))
+        return self.shortest(prob)
