@@ -360,7 +360,7 @@ def test_runner_refuses_what_makes_no_sense(tmp_path):
 
 def test_a_cluster_without_dask_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("lockquack.paper.runner.find_spec", lambda name: None)
-    with pytest.raises(lq.errors.LockquackError, match="pip install distributed"):
+    with pytest.raises(lq.errors.LockquackError, match="pip install .lockquack.dask"):
         Runner(tmp_path, cluster="tcp://127.0.0.1:1").run("numbers", one_number, 1)
 
 
@@ -414,6 +414,9 @@ def test_command_line_writes_tables_and_figures(tmp_path, monkeypatch, capsys, q
     table = pd.read_csv(tmp_path / "comparison.csv")
     assert set(table["method"]) == set(TITLES)
     assert table["replication"].nunique() == 2
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "comparison.parquet"), table, check_dtype=False
+    )
     assert len(pd.read_csv(tmp_path / "overfitting.csv")) == 6
     assert pd.read_csv(tmp_path / "sampling.csv")["scenario"].tolist() == [1, 2, 3, 4]
     assert (tmp_path / "demo.html").read_text() == demo.page()

@@ -132,7 +132,8 @@ def _on_cluster(
 ) -> Iterator[tuple[int, Rows]]:
     if find_spec("distributed") is None:
         raise LockquackError(
-            "A cluster needs dask.distributed, which is not installed: pip install distributed."
+            "A cluster needs dask.distributed, which is not installed: "
+            "pip install 'lockquack[dask]'."
         )
     distributed = import_module("distributed")
     with distributed.Client(address) as client:
