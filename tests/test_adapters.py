@@ -14,7 +14,6 @@ import xarray as xr
 from scipy import stats
 
 import lockquack as lq
-from lockquack.checks import check_derivatives
 from lockquack.errors import (
     EdgeError,
     LockquackError,
@@ -264,7 +263,7 @@ def test_mixtures_and_nested_mixtures(rng, y, mu, sigma):
         components=[("mixture", {"weights": w, "components": parts}), parts[0]],
     )
     assert_same_jets(nested, model)
-    check_derivatives(model, n_obs=N, n_draws=5)
+    lq.check(model, thorough=True).require()
 
 
 @pytest.mark.parametrize(

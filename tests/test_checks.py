@@ -10,7 +10,6 @@ import xarray as xr
 
 import lockquack as lq
 from lockquack.adapters.family import FamilyPredictive
-from lockquack.checks import check_derivatives
 from lockquack.errors import (
     DerivativeError,
     EdgeError,
@@ -240,8 +239,9 @@ def tampered(change, y):
         lambda grad, curv: (grad, -curv),
         lambda grad, curv: (1.1 * grad, curv),
         lambda grad, curv: (grad, np.zeros_like(curv)),
+        lambda grad, curv: (np.zeros_like(grad), np.zeros_like(curv)),
     ],
-    ids=["in the parameter", "sign", "scale", "missing"],
+    ids=["in the parameter", "sign", "scale", "missing", "both missing"],
 )
 def test_wrong_derivatives_are_caught(rng, change):
     y = rng.normal(size=10)
@@ -268,7 +268,7 @@ def test_right_derivatives_raise_no_alarm(rng, name):
     for p in EXTREMES[name]:
         y = rng.uniform(max(low, -3.0), min(high, 3.0), size=15)
         given = {key: np.full((2, 3), value) for key, value in p.items()}
-        check_derivatives(lq.from_family(name, y=y, **given), n_obs=15)
+        lq.check(lq.from_family(name, y=y, **given), thorough=True).require()
 
 
 def test_a_flat_saddle_raises_no_alarm():
@@ -278,7 +278,95 @@ def test_a_flat_saddle_raises_no_alarm():
         model = lq.from_family(
             "mixture", y=[at, 1.0], weights=np.array([0.5, 0.5]), components=parts
         )
-        check_derivatives(model)
+        lq.check(model).require()
+
+
+def test_a_check_is_a_table_that_says_where_it_is_worst(rng):
+    y = rng.normal(size=30)
+
+    def one_off(grad, curv):  # at one observation only, by a thousandth
+        curv = curv.copy()
+        if curv.shape[1] == y.size:
+            curv[:, 17] *= 1.001
+        return grad, curv
+
+    report = lq.check(tampered(one_off, y), thorough=True)
+    assert not report.ok
+    assert (report.worst.what, report.worst.where) == ("curvature", "observed")
+    assert report.worst.observation == "observation 17"
+    assert report.worst.error == pytest.approx(1e-3 / 1.5**2 / _unit_squared(y[17]), rel=0.3)
+    table = report.to_dataframe()
+    assert table["n"].tolist() == [16 * 30] * 5
+    assert list(table.index.get_level_values("at")) == ["observed"] * 3 + ["elsewhere"] * 2
+    assert "NOT right: at observation 17 the second derivative" in repr(report)
+    assert "<table" in report._repr_html_()
+    assert "NOT right" in report._repr_html_()
+    with pytest.raises(DerivativeError, match="observation 17 .* not in the parameters"):
+        report.require()
+
+    quick = lq.check(tampered(one_off, y), random_seed=3)  # which does not look there
+    assert quick.ok
+    assert quick.to_dataframe()["n"].tolist() == [3 * 4] * 3
+    assert repr(quick).endswith("all agree")
+    quick.require()
+
+
+def _unit_squared(y):
+    return 1 / 1.5**2 + ((y - 0.3) / 1.5**2) ** 2
+
+
+def test_which_draws_are_checked_follows_from_the_seed(rng):
+    y = rng.normal(size=5)
+    model = lq.from_family("normal", y=y, mu=rng.normal(size=(4, 100)), sigma=1.0)
+    first, again, other = (lq.check(model, random_seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_arrays_are_checked_against_a_density_only(rng):
+    y, mu = rng.normal(size=6), rng.normal(size=(2, 20))
+    exact = lq.from_family("normal", y=y, mu=mu, sigma=1.0)
+    everything = slice(0, 20), slice(0, 6)
+    tiles = [(exact.logp(c, *everything), *exact.derivatives(c, *everything)) for c in (0, 1)]
+    logp, grad, curv = (np.stack(part) for part in zip(*tiles, strict=True))
+    grad, curv = grad[..., 0], curv[..., 0]
+    right = lq.from_arrays(logp=logp, grad=grad, curv=curv, y=y)
+    with pytest.raises(UnsupportedError, match="cannot be checked by themselves.*against="):
+        lq.check(right)
+    assert lq.check(right, against=exact, thorough=True).ok
+    in_the_mean = lq.from_arrays(logp=logp, grad=-grad, curv=curv, y=y)
+    report = lq.check(in_the_mean, against=exact)
+    assert report.worst.what == "gradient"
+    assert report.worst.got == pytest.approx(-report.worst.expected)
+    other_draws = lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0)
+    assert lq.check(right, against=other_draws).to_dataframe()["error"].iloc[0] > 0.1
+    with pytest.raises(UnsupportedError, match="whose density can be evaluated"):
+        lq.check(right, against=right)
+    with pytest.raises(ObservationMismatchError, match="20 draws, against= has 10"):
+        lq.check(right, against=lq.from_family("normal", y=y, mu=mu[:, :10], sigma=1.0))
+    with pytest.raises(ObservationMismatchError, match="different outcomes"):
+        lq.check(right, against=lq.from_family("normal", y=y + 1.0, mu=mu, sigma=1.0))
+
+
+def test_there_is_nothing_to_check_without_derivatives():
+    counts = lq.from_family("poisson", y=[1, 2], mu=np.ones((2, 3)))
+    with pytest.raises(UnsupportedError, match="log densities only"):
+        lq.check(counts)
+
+
+@pytest.mark.parametrize("name", ["normal", "student_t", "gamma", "weibull", "mv_normal"])
+def test_families_pass_a_thorough_check(rng, name):
+    if name == "mv_normal":
+        y, given = rng.normal(size=(20, 3)), {"mu": np.zeros((2, 30, 3)), "cov": np.eye(3) + 0.5}
+    else:
+        y = rng.gamma(4.0, size=20)
+        given = {"mu": 1.0, "sigma": 2.0, "nu": 4.0, "alpha": 3.0, "beta": 2.0}
+        needed = FAMILIES[name].signatures[0]
+        given = {key: rng.normal(given[key], 0.1, size=(2, 30)) for key in needed}
+    report = lq.check(lq.from_family(name, y=y, **given), thorough=True)
+    assert report.ok
+    assert report.to_dataframe()["n"].min() > 200
+    assert report.to_dataframe()["error"].max() < 1e-6
 
 
 # The call itself

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lockquack.adapters.stan import from_cmdstanpy as from_cmdstanpy
     from lockquack.adapters.stan import from_pystan as from_pystan
     from lockquack.adapters.stan import stan_code as stan_code
+    from lockquack.checking import check as check
     from lockquack.combination import Combination as Combination
     from lockquack.combination import load as load
     from lockquack.comparison import compare as compare
@@ -66,6 +67,7 @@ _HOMES = {
     "Selection": "operators",
     "Superposition": "operators",
     "bma": "methods",
+    "check": "checking",
     "combine": "methods",
     "compare": "comparison",
     "equal": "methods",

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from lockquack.checking import check
 from lockquack.errors import (
-    DerivativeError,
     EdgeError,
     LockquackError,
     MonteCarloWarning,
@@ -44,13 +44,13 @@ def check_models(models: Models, rule: Rule) -> list[Note]:
             with naming(name):
                 _require_smooth(model)
                 model.require_derivatives()
-    _require_same_observations(models)
+    require_same_observations(models)
     if rule.needs_derivatives:
         for name, model in models.items():
             with naming(name):
                 _require_borne_edges(model, rule)
                 if model.evaluable:
-                    check_derivatives(model)
+                    check(model).require()
     return [*_supports(models), *_chains(models)]
 
 
@@ -74,7 +74,8 @@ def _require_models(models: Models) -> None:
             )
 
 
-def _require_same_observations(models: Models) -> None:
+def require_same_observations(models: Models) -> None:
+    """Refuse models of different outcomes, or of the same in another order."""
     (first, reference), *others = models.items()
     for name, model in others:
         a, b = reference.observations, model.observations
@@ -184,62 +185,3 @@ def _chains(models: Models) -> list[Note]:
             "noticed, so the Monte Carlo standard errors (mcse) are unreliable.",
         )
     ]
-
-
-def check_derivatives(model: Predictive, n_obs: int = 4, n_draws: int = 2) -> None:
-    """Compare a model's derivatives with finite differences of its own log density.
-
-    It catches a gradient taken in the parameters instead of the outcome. It looks at a few
-    draws of the first chain, and cannot see what is wrong in the log density as well, such as
-    a Jacobian that was forgotten everywhere.
-
-    Raises
-    ------
-    DerivativeError
-        Where they disagree, naming the observation.
-    """
-    draws = slice(0, min(n_draws, model.n_draws))
-    places = np.unique(np.linspace(0, model.n_obs - 1, n_obs).astype(int)).tolist()
-    given = [model.derivatives(0, draws, slice(i, i + 1)) for i in places]
-    steepness = np.stack([np.sqrt(np.median(np.abs(h) + g**2, axis=(0, 1))) for g, h in given])
-    # Where both derivatives happen to vanish, the other observations tell what is steep.
-    steepness = np.maximum(steepness, 0.03 * steepness.max(axis=0))  # (place, d)
-    for place, (grad, curv), unit in zip(places, given, steepness, strict=True):
-        for j in range(model.observations.d):
-            found = _contradiction(model, place, j, grad[:, 0, j], curv[:, 0, j], unit[j])
-            if found is not None:
-                raise DerivativeError(
-                    f"at {model.observations.describe(place)} the derivatives of the log density "
-                    f"in y are {found[0]:.6g} and {found[1]:.6g} by finite differences, but the "
-                    f"model gives {grad[0, 0, j]:.6g} and {curv[0, 0, j]:.6g}. They must be taken "
-                    "in the observation y, not in the parameters."
-                )
-
-
-def _contradiction(
-    model: Predictive, place: int, j: int, grad: Array, curv: Array, steepness: float
-) -> tuple[float, float] | None:
-    """Finite differences of the first draw, where those of any draw disagree at every step.
-
-    A step that suits the derivatives at hand can be too long for the density around, so
-    shorter ones are tried before a verdict. None: they agree, or float64 cannot tell.
-    """
-    obs, draws = slice(place, place + 1), slice(0, len(grad))
-    y = model.observations.values[obs]
-    found = None
-    for length in (3e-3, 3e-4, 3e-5):
-        step = length / steepness if steepness > 0 else np.inf
-        if not 1e-10 * np.abs(y[0, j]) < step < np.inf:
-            break
-        points = np.repeat(y[None], 3, axis=0)
-        points[:, 0, j] += np.array([-step, 0.0, step])
-        step = (points[2, 0, j] - points[0, 0, j]) / 2
-        below, here, above = model.logp_at(points, 0, draws, obs)[:, :, 0]
-        slope, bend = (above - below) / (2 * step), (above - 2 * here + below) / step**2
-        rounding = 16 * np.finfo(np.float64).eps * (np.abs(here) + steepness * np.abs(y[0, j]))
-        right = np.abs(slope - grad) <= 1e-3 * steepness + rounding / step
-        right &= np.abs(bend - curv) <= 1e-3 * steepness**2 + rounding / step**2
-        if right.all():
-            return None
-        found = (float(slope[0]), float(bend[0]))
-    return found

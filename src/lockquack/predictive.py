@@ -161,6 +161,13 @@ class Predictive(ABC):
         """
         raise self._not_evaluable()
 
+    def stored_logp(self, chain: int, draws: slice) -> Array | None:
+        """Log densities that came with the draws, computed by whoever drew them, (draws, obs).
+
+        None where there are none. They are compared with those of the model.
+        """
+        return None
+
     @property
     def can_draw(self) -> bool:
         """Whether :meth:`draw_outcomes` works."""

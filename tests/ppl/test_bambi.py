@@ -16,10 +16,9 @@ with warnings.catch_warnings():
 import pytensor
 
 import lockquack as lq
-from lockquack.adapters import compiling
+from lockquack.adapters import pytensor_compiling as compiling
 from lockquack.adapters.bambi import _container, from_bambi
 from lockquack.adapters.pymc import from_pymc
-from lockquack.checks import check_derivatives
 from lockquack.errors import (
     EdgeError,
     LockquackWarning,
@@ -91,7 +90,7 @@ def assert_same_jets(model, exact, rtol=1e-6):
             assert got.shape == expected.shape
             atol = rtol * np.abs(expected).max()
             np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
-    check_derivatives(model)
+    lq.check(model).require()
 
 
 def gaussian():

@@ -15,9 +15,10 @@ jax = pytest.importorskip("jax")
 from jax.scipy import stats  # noqa: E402
 
 import lockquack as lq  # noqa: E402
-from lockquack.adapters.jax import from_jax, own_arrays  # noqa: E402
-from lockquack.checks import check_derivatives  # noqa: E402
+from lockquack.adapters.jax import from_jax  # noqa: E402
+from lockquack.adapters.jax_precision import own_arrays  # noqa: E402
 from lockquack.errors import (  # noqa: E402
+    DerivativeError,
     LockquackError,
     NonFiniteError,
     ObservationMismatchError,
@@ -106,7 +107,7 @@ def test_tiles_are_parts_of_the_whole(model, params, y, x):
 
 def test_chunks_of_draws_are_remembered_and_few(params, y, x, monkeypatch):
     """Two tiles that lie across chunks of draws, each read twice, evaluate no chunk twice."""
-    from lockquack.adapters import jax as adapter
+    from lockquack.adapters import jax_evaluation as adapter
 
     monkeypatch.setattr(adapter, "_AT_ONCE", 32 * adapter._FEWEST_OUTCOMES)
     model = from_jax(log_density, params, y=y, data={"x": x}, likelihood="student_t")
@@ -235,7 +236,32 @@ def test_a_kink_is_known_by_name(rng):
 
 
 def test_finite_differences_agree(model):
-    check_derivatives(model)
+    report = lq.check(model, thorough=True)
+    assert report.ok
+    assert report.worst.error < 1e-6
+
+
+def test_a_derivative_rule_that_is_wrong_is_caught(rng):
+    @jax.custom_jvp
+    def logpdf(y, mu):
+        return stats.norm.logpdf(y, mu)
+
+    @logpdf.defjvp
+    def rule(primals, tangents):  # the derivative in mu in place of that in y
+        (y, mu), (dy, dmu) = primals, tangents
+        return logpdf(y, mu), (y - mu) * dy + (mu - y) * dmu
+
+    model = from_jax(
+        lambda y, p: logpdf(y, p["mu"]),
+        {"mu": rng.normal(size=SHAPE)},
+        y=rng.normal(size=N),
+        likelihood="normal",
+    )
+    report = lq.check(model)
+    assert report.worst.what in ("gradient", "curvature")
+    assert report.worst.got == pytest.approx(-report.worst.expected, rel=1e-4)
+    with pytest.raises(DerivativeError, match="Model 'a': .*not in the parameters"):
+        lq.lock({"a": model})
 
 
 def good(params, y, x):

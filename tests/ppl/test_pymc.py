@@ -17,10 +17,10 @@ import pytensor
 import pytensor.tensor as pt
 
 import lockquack as lq
-from lockquack.adapters import compiling, graphs
+from lockquack.adapters import pytensor_compiling, pytensor_parameters, pytensor_sources
 from lockquack.adapters.pymc import from_pymc
-from lockquack.checks import check_derivatives
 from lockquack.errors import (
+    DerivativeError,
     EdgeError,
     LockquackError,
     LockquackWarning,
@@ -52,7 +52,7 @@ EVERYTHING = slice(0, DRAWS), slice(0, len(Y))
 @pytest.fixture(autouse=True)
 def _not_compiled():
     """Evaluate by numpy, so that tests need not wait for a compiler."""
-    compiling._COMPILED.clear()
+    pytensor_compiling._COMPILED.clear()
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 
@@ -89,7 +89,7 @@ def assert_same_jets(model, exact, rtol=1e-6):
             assert got.shape == expected.shape
             atol = rtol * np.abs(expected).max()
             np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
-    check_derivatives(model)
+    lq.check(model).require()
 
 
 def linear(y=Y):
@@ -223,6 +223,25 @@ def test_compiled_functions_give_the_same():
     assert again.density.functions["jet"] is got.density.functions["jet"]
 
 
+def test_a_stored_log_likelihood_is_compared():
+    model, draws = linear()
+    logp = stats.norm.logpdf(Y, MU, SIGMA[..., None])
+
+    def stored(values):
+        group = xr.Dataset({"y": (("chain", "draw", "y_dim_0"), values)})
+        return from_pymc(model, container(draws, log_likelihood=group))
+
+    report = lq.check(stored(logp), thorough=True)
+    assert report.ok
+    assert ("stored log likelihood", "observed") in report.to_dataframe().index
+    other = stored(logp[..., ::-1])  # as if the outcomes had been in another order
+    assert lq.check(other).worst.what == "stored log likelihood"
+    with pytest.raises(DerivativeError, match="Model 'a': .* stored with the draws .*sampled"):
+        lq.lock({"a": other})
+    with pytest.raises(ShapeError, match="has 4 values in each draw; the model has 5"):
+        lq.check(stored(logp[..., 1:]))
+
+
 def test_the_log_density_is_that_of_pymc():
     model, draws, _ = student_t()
     idata = container(draws)
@@ -239,8 +258,9 @@ def test_the_log_density_is_that_of_pymc():
 
 @pytest.mark.parametrize("make", [student_t, on_a_grid, mv_normal])
 def test_what_is_too_large_to_keep_is_computed_as_it_is_read(make, monkeypatch):
-    monkeypatch.setattr(graphs, "_KEEP", 0)
-    monkeypatch.setattr(graphs, "_AT_ONCE", 7)  # so that draws come in pieces
+    monkeypatch.setattr(pytensor_sources, "_KEEP", 0)
+    for module in (pytensor_sources, pytensor_parameters):  # so that draws come in pieces
+        monkeypatch.setattr(module, "AT_ONCE", 7)
     model, draws, exact = make()
     got = from_pymc(model, container(draws))
     assert not got.parameters.keep

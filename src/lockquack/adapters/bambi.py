@@ -11,9 +11,10 @@ import xarray as xr
 
 from lockquack.adapters.arrays import from_arrays
 from lockquack.adapters.datatree import _log_marginal_likelihood as log_marginal_likelihood
-from lockquack.adapters.graphs import Source
+from lockquack.adapters.evaluable import stored_log_likelihood
 from lockquack.adapters.pymc import ATOMS, parts_of, read_tree
-from lockquack.adapters.rewriting import rebuilt
+from lockquack.adapters.pytensor_rewriting import rebuilt
+from lockquack.adapters.pytensor_sources import Source
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
 from lockquack.observations import as_observations
@@ -74,7 +75,8 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Predictive:
     tree = read_tree(idata)
     fitted = _Fitted(model, tree["posterior"].to_dataset(), log_marginal_likelihood(tree))
     fitted.require_plain_response()
-    return fitted.predictive(fitted.response(newdata), newdata, original=True)
+    stored = stored_log_likelihood(tree, fitted.term.name) if newdata is None else None
+    return fitted.predictive(fitted.response(newdata), newdata, original=True, stored=stored)
 
 
 @dataclass(frozen=True)
@@ -125,12 +127,12 @@ class _Fitted:
         trials = "Binomial" in self.name and not self.name.endswith("NegativeBinomial")
         return values[:, 0] if values.ndim == 2 and (trials or values.shape[1] == 1) else values
 
-    def predictive(self, y: Any, newdata: Any, *, original: bool) -> Predictive:
+    def predictive(self, y: Any, newdata: Any, *, original: bool, stored: Any = None) -> Predictive:
         """Make the model at some outcomes; ``original`` tells that Bambi evaluates them too."""
         parameters = self._parameters(newdata)
         if parameters is None:
             return self._from_log_likelihood(y, newdata, original=original)
-        source = self._source(parameters)
+        source = replace(self._source(parameters), stored=stored)
         observations = as_observations(y)
         n = {values.shape[2] for values in source.theta.values()} - {1}
         if n - {observations.n}:

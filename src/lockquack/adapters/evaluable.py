@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.errors import SupportError
+from lockquack.errors import ShapeError, SupportError
 from lockquack.families import Edge, Family, Range, find_family
 from lockquack.families.refused import find_refused, plain
 from lockquack.jets import Array, Jet, log_sum_exp
@@ -58,6 +58,8 @@ class DensityPredictive(Predictive):
     has_atoms: bool = field(default=False, kw_only=True)
     #: Whether the source can differentiate its density twice.
     differentiable: bool = field(default=True, kw_only=True)
+    #: Log likelihoods that came with the draws, (chain, draw, ...observations).
+    stored: Any = field(default=None, kw_only=True)
     _last: dict[Any, Jet] = field(default_factory=dict, init=False, repr=False)
 
     @abstractmethod
@@ -106,6 +108,18 @@ class DensityPredictive(Predictive):
         """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
         return self.jets_at(y, chain, draws, obs, derivatives=False).logp
 
+    def stored_logp(self, chain: int, draws: slice) -> Array | None:
+        """Log densities that came with the draws, (draws, obs), or None."""
+        if self.stored is None:
+            return None
+        some = np.asarray(self.stored[chain, draws], dtype=np.float64)
+        if some[0].size != self.n_obs:
+            raise ShapeError(
+                f"The log likelihood stored with the draws has {some[0].size} values in each "
+                f"draw; the model has {self.n_obs} observations. Give the model that was sampled."
+            )
+        return some.reshape(len(some), self.n_obs)
+
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
         """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
 
@@ -132,6 +146,13 @@ class DensityPredictive(Predictive):
         if jet.logp.size <= _AT_ONCE:
             self._last[place, derivatives] = jet
         return jet
+
+
+def stored_log_likelihood(tree: Any, name: str) -> Any:
+    """Find what a container has as the log likelihood of an outcome, draws first, or None."""
+    if "log_likelihood" not in tree.children or name not in tree["log_likelihood"].data_vars:
+        return None
+    return tree["log_likelihood"].to_dataset()[name].transpose("chain", "draw", ...)
 
 
 P = TypeVar("P", bound=DensityPredictive)

@@ -12,8 +12,9 @@ import xarray as xr
 
 from lockquack.adapters.datatree import _as_tree as as_tree
 from lockquack.adapters.datatree import _log_marginal_likelihood as log_marginal_likelihood
-from lockquack.adapters.graphs import GraphPredictive, Source
-from lockquack.adapters.rewriting import Variable, rebuilt, variables_of
+from lockquack.adapters.evaluable import stored_log_likelihood
+from lockquack.adapters.pytensor_rewriting import Variable, rebuilt, variables_of
+from lockquack.adapters.pytensor_sources import GraphPredictive, Source
 from lockquack.errors import LockquackError, ShapeError, UnsupportedError, unknown_name
 from lockquack.jets import Numeric
 from lockquack.numeric import as_numeric
@@ -75,7 +76,11 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
     observed = np.asarray(clone.rvs_to_values[rv].eval())
     _require_separate(clone, rv, observed)
     reader = _Reader.of(clone, rv, tree["posterior"].to_dataset())
-    source = replace(reader.source, log_marginal_likelihood=log_marginal_likelihood(tree))
+    source = replace(
+        reader.source,
+        log_marginal_likelihood=log_marginal_likelihood(tree),
+        stored=stored_log_likelihood(tree, rv.name),
+    )
     return source.predictive(reader.observations(observed, original=True), reader.rebuild)
 
 

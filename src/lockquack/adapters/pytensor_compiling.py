@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lockquack.adapters.rewriting import Variable
+from lockquack.adapters.pytensor_rewriting import Variable
 from lockquack.jets import Array, Numeric
 
 Function = Callable[..., list[Numeric]]

@@ -1,25 +1,20 @@
-"""Densities as PyTensor graphs, differentiated in the outcome and compiled.
-
-A log density log f(y | θ, data) is cut where the outcome comes in. What does not depend on y, the
-*parameters* (a regression's mean, a scale, its logarithm), is computed once for every draw; what
-does depend on it is a small function of y and the parameters, one observation at a time, which
-can be evaluated at any outcome of any observation.
-"""
+"""Models whose log density is a PyTensor graph: what the adapters of PyMC and Bambi build."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.adapters.compiling import Function, compiled, evaluated
 from lockquack.adapters.evaluable import DensityPredictive, described
-from lockquack.adapters.rewriting import (
+from lockquack.adapters.pytensor_compiling import evaluated
+from lockquack.adapters.pytensor_densities import AT_ONCE, Density, Slot
+from lockquack.adapters.pytensor_parameters import DrawParameters, Parameters
+from lockquack.adapters.pytensor_rewriting import (
     Variable,
     dependent_on,
     parameters_of,
@@ -31,138 +26,8 @@ from lockquack.jets import Array, Jet, Numeric
 from lockquack.observations import Observations
 from lockquack.predictive import Likelihood, Predictive, Selection
 
-#: Numbers that one call of a compiled function works on: they should stay in a core's cache.
-_AT_ONCE = 2**15
 #: Bytes of parameters that are kept rather than computed again.
 _KEEP = 2**27
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One parameter of a density."""
-
-    variable: Variable  # what stands for it in the density
-    origin: Variable  # how it comes from θ and data
-    #: Whether its first axes are those of the observations.
-    by_observation: bool
-    #: Whether it differs between draws.
-    by_draw: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """A log density as a function of outcomes and parameters, compiled when first used."""
-
-    y: Variable  # grid of observations, then the component of a vector outcome
-    logp: Variable  # grid of observations
-    slots: tuple[Slot, ...]
-    #: Whether observations can be taken out of the grid one by one.
-    separable: bool
-    functions: dict[str, Function] = field(default_factory=dict)
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether an outcome has components."""
-        return bool(self.y.ndim > self.logp.ndim)
-
-    def jets(
-        self,
-        y: Array,
-        values: Sequence[Numeric],
-        n_draws: int,
-        grid: tuple[int, ...],
-        *,
-        derivatives: bool,
-    ) -> Jet:
-        """Evaluate at outcomes (point, obs, d) with parameters (draw or 1, ...).
-
-        ``grid`` is the shape that the observations have in the graph.
-        """
-        tail = y.shape[2:] if self.is_vector else ()
-        points = y.reshape(len(y), 1, *grid, *tail).astype(self.y.dtype)
-        arguments = [points, *(value[None] for value in values)]
-        shape = (len(y), n_draws, *grid)
-
-        def read(out: Numeric, event: tuple[int, ...]) -> Array:
-            full = np.broadcast_to(np.asarray(out, np.float64), (*shape, *event))
-            return full.reshape(len(y), n_draws, y.shape[1], *event)
-
-        if not derivatives:
-            logp = read(self._function("logp")(*arguments)[0], ())
-            if np.dtype(self.y.dtype).kind != "f":  # what was not a whole number was made one
-                logp = np.where((y == np.floor(y)).all(axis=2)[:, None], logp, -np.inf)
-            nothing = np.empty((*logp.shape, 0))
-            return Jet(logp, nothing, nothing)
-        if not self.is_vector:
-            logp, grad, curv = (read(out, ()) for out in self._function("jet")(*arguments))
-            return Jet(logp, grad[..., None], curv[..., None])
-        first = self._function("gradient")(*arguments)
-        bend = self._function("bend")
-        curv = np.stack(
-            [read(bend(unit, *arguments)[0], tail)[..., j] for j, unit in enumerate(np.eye(*tail))],
-            axis=-1,
-        )
-        return Jet(read(first[0], ()), read(first[1], tail), curv)
-
-    def _function(self, name: str) -> Function:
-        if name not in self.functions:
-            self.functions[name] = self._compile(name)
-        return self.functions[name]
-
-    @cached_property
-    def differentiable(self) -> bool:
-        """Whether PyTensor knows the derivatives of everything in it."""
-        from pytensor.gradient import NullTypeGradError
-        from pytensor.graph.utils import MethodNotDefined
-
-        try:
-            return len(self._derivatives) == 2
-        except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
-            return False
-
-    @cached_property
-    def _unit(self) -> Variable:
-        """Unit vector along which the second derivatives of a vector outcome are taken."""
-        import pytensor.tensor as pt
-
-        return pt.vector("unit", dtype="float64")
-
-    @cached_property
-    def _derivatives(self) -> tuple[Variable, Variable]:
-        """Gradient, and the gradient of its sum, or of its part along the unit vector."""
-        import pytensor.tensor as pt
-
-        grad = pt.grad(self.logp.sum(), self.y, disconnected_inputs="ignore")
-        along = (grad * self._unit if self.is_vector else grad).sum()
-        return grad, pt.grad(along, self.y, disconnected_inputs="ignore")
-
-    def _compile(self, name: str) -> Function:
-        from pytensor.graph.replace import vectorize_graph
-
-        outputs = [self.logp]
-        if name == "bend":
-            outputs = [self._derivatives[1]]
-        elif name != "logp":
-            outputs += self._derivatives[: 1 if name == "gradient" else 2]
-        batched = {self.y: _batched(self.y, None, 1)}
-        for slot in self.slots:
-            batched[slot.variable] = _batched(slot.variable, 1, None if slot.by_draw else 1)
-        inputs = ([self._unit] if name == "bend" else []) + list(batched.values())
-        return compiled(inputs, vectorize_graph(outputs, batched), loops=False)
-
-
-def _batched(variable: Variable, *lead: int | None) -> Variable:
-    """Make a variable with more axes in front."""
-    from pytensor.tensor import TensorType
-
-    return TensorType(variable.dtype, (*lead, *variable.type.shape))()
-
-
-class Parameters(Protocol):
-    """Where the parameters of a density come from."""
-
-    def tile(self, chain: int, draws: slice, obs: slice) -> list[Numeric]:
-        """Values of each, (draw or 1, ...), cut to the observations where it has them first."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -229,7 +94,7 @@ class GraphPredictive(DensityPredictive):
         derivatives: bool,
     ) -> Jet:
         n_draws = len(range(*draws.indices(self.n_draws)))
-        length = max(1, _AT_ONCE // y.size)
+        length = max(1, AT_ONCE // y.size)
         jets = [
             self.density.jets(
                 y,
@@ -263,87 +128,6 @@ def _window(obs: Selection, n: int) -> tuple[slice, NDArray[np.intp] | None]:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawParameters:
-    """Parameters computed from draws of θ, and kept if they are small."""
-
-    slots: tuple[Slot, ...]
-    separable: bool
-    grid: tuple[int, ...]
-    theta: Mapping[Variable, Numeric]  # (chain, draw, ...)
-    data: Mapping[Variable, Numeric]
-    keep: bool
-    functions: dict[str, Function]
-    _kept: dict[int, list[Numeric]] = field(default_factory=dict, init=False)
-
-    def tile(self, chain: int, draws: slice, obs: slice) -> list[Numeric]:
-        """Values of each, (draw or 1, ...), cut to the observations where it has them first."""
-        if not self.keep:
-            return self._compute(chain, draws, obs)
-        if chain not in self._kept:
-            self._kept[chain] = self._whole_chain(chain)
-        return [
-            (value[draws] if slot.by_draw else value)[
-                (slice(None), obs) if slot.by_observation and self.separable else ...
-            ]
-            for slot, value in zip(self.slots, self._kept[chain], strict=True)
-        ]
-
-    def _whole_chain(self, chain: int) -> list[Numeric]:
-        n_draws = next(iter(self.theta.values())).shape[1] if self.theta else 1
-        n = prod(self.grid)
-        length = max(1, _AT_ONCE // n)
-        whole: list[Numeric] = []
-        for start in range(0, n_draws, length):
-            part = self._compute(chain, slice(start, start + length), slice(0, n))
-            whole = whole or [
-                np.empty((n_draws, *value.shape[1:]), value.dtype) if slot.by_draw else value
-                for slot, value in zip(self.slots, part, strict=True)
-            ]
-            for slot, all_draws, value in zip(self.slots, whole, part, strict=True):
-                if slot.by_draw:
-                    all_draws[start : start + length] = value
-        return whole
-
-    def _compute(self, chain: int, draws: slice, obs: slice) -> list[Numeric]:
-        if "parameters" not in self.functions:
-            self.functions["parameters"] = self._compile()
-        outputs = self.functions["parameters"](
-            np.asarray(obs.start),
-            np.asarray(obs.stop),
-            *(np.ascontiguousarray(draw[chain, draws]) for draw in self.theta.values()),
-            *self.data.values(),
-        )
-        return [
-            self._cut(slot, np.asarray(out) if slot.by_draw else np.asarray(out)[None], obs)
-            for slot, out in zip(self.slots, outputs, strict=True)
-        ]
-
-    def _cut(self, slot: Slot, value: Numeric, obs: slice) -> Numeric:
-        """Take observations out of a grid; those in a row were taken out before."""
-        n_dims = len(self.grid)
-        if not (slot.by_observation and self.separable) or n_dims == 1:
-            return value
-        lead, tail = value.shape[:1], value.shape[1 + n_dims :]
-        full = np.broadcast_to(value, (*lead, *self.grid, *tail))
-        flat = full.reshape(*lead, -1, *(1,) * (n_dims - 1), *tail)
-        return flat[:, obs]
-
-    def _compile(self) -> Function:
-        import pytensor.tensor as pt
-        from pytensor.graph.replace import vectorize_graph
-
-        start, stop = pt.lscalar("start"), pt.lscalar("stop")
-        in_a_row = self.separable and len(self.grid) == 1
-        outputs = [
-            slot.origin[start:stop] if in_a_row and slot.by_observation else slot.origin
-            for slot in self.slots
-        ]
-        batched = {v: _batched(v, None) for v in self.theta}
-        outputs = vectorize_graph(outputs, batched)
-        return compiled([start, stop, *batched.values(), *self.data], outputs, loops=True)
-
-
-@dataclass(frozen=True, eq=False)
 class Source:
     """A log density of observations given draws of θ, as a graph: what adapters build."""
 
@@ -359,6 +143,8 @@ class Source:
     discrete: bool
     has_atoms: bool
     log_marginal_likelihood: float | None = None
+    #: Log likelihoods that came with the draws.
+    stored: Any = None
     #: What was compiled for other data of the same model.
     cache: dict[Any, Any] = field(default_factory=dict)
 
@@ -419,6 +205,7 @@ class Source:
             has_atoms=self.has_atoms,
             differentiable=self.discrete or density.differentiable,
             log_marginal_likelihood=self.log_marginal_likelihood,
+            stored=self.stored,
         )
 
     def _at_draw(
