@@ -22,6 +22,7 @@ docs: ## Build the documentation, examples run, into docs/_build/html
 	$(MAKE) VENV=$(VENV)-docs docs-site
 
 docs-site: $(VENV)/.docs
+	rm -rf docs/api
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 lint: $(VENV)/.dev ## Check style and types

@@ -32,9 +32,9 @@ templates_path = ["_templates"]
 # Pages are Markdown that also reads well without Sphinx. Only cells marked as such are run.
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "cache"
-nb_execution_cache_path = str(Path(__file__).parent / "_build" / "cells")
+nb_execution_mode = "force"
 nb_execution_timeout = 300
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 suppress_warnings = ["myst.strikethrough"]

@@ -1,0 +1,151 @@
+"""The pages of the documentation: links, names, tables and the worked operator."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import lockquack as lq
+from lockquack import errors
+from lockquack.combination import Combination
+from lockquack.operators import OPERATORS, Operator
+from tests import test_operators as contract
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    page for page in DOCS.rglob("*.md") if not {"_build", "api"} & set(page.relative_to(DOCS).parts)
+)
+FILES = [*PAGES, *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
+FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+over_files = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def prose(path):
+    return FENCE.sub("", path.read_text())
+
+
+def blocks(path, *kinds):
+    """Code of the blocks of some kinds, without options of cells."""
+    return [
+        re.sub(r"\A(:.*\n)+\n?", "", match["code"])
+        for match in FENCE.finditer(path.read_text())
+        if match["kind"].strip() in kinds
+    ]
+
+
+def anchors(path):
+    """Anchors of the headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@over_files
+def test_links_lead_somewhere(path):
+    for target, anchor in re.findall(r"\]\(([^)\s#:]*)(?:#([^)\s]*))?\)", prose(path)):
+        there = (path.parent / target).resolve() if target else path
+        assert there.exists(), f"{path.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{path.name} links to {target}#{anchor}"
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set()
+    for page in PAGES:
+        for tree in blocks(page, "{toctree}"):
+            names = [line.split("<")[-1].strip("> ") for line in tree.split() if line != "*"]
+            listed |= {(page.parent / name).resolve() for name in names}
+    assert {page.with_suffix("") for page in PAGES} - listed == {DOCS / "index"}
+    assert DOCS / "api" in listed
+
+
+@over_files
+def test_names_in_the_text_exist(path):
+    text = path.read_text()
+    for name in re.findall(r"\blq\.([A-Za-z]\w*)", text):
+        assert name in lq.__all__, f"lq.{name}"
+    for name in re.findall(r"`lockquack\.([\w.]+)`", text):
+        found, parts = lq, name.split(".")
+        for k, part in enumerate(parts):
+            if not hasattr(found, part):
+                importlib.import_module(".".join(["lockquack", *parts[: k + 1]]))
+            found = getattr(found, part)
+
+
+@pytest.mark.parametrize("name", ["diagnostics.md", "operators.md", "theory.md"])
+def test_methods_in_the_text_exist(name):
+    fields = Combination.__dataclass_fields__
+    for method in re.findall(r"\bfit\.([a-z]\w*)", (DOCS / name).read_text()):
+        assert hasattr(Combination, method) or method in fields or method == "nc", method
+
+
+@over_files
+def test_code_is_python(path):
+    for code in blocks(path, "python", "{code-cell} ipython3"):
+        ast.parse(code)
+
+
+def test_every_public_name_is_on_the_page_of_the_api():
+    listed = re.findall(r"^   (\w+)$", (DOCS / "api.rst").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted({*lq.__all__} - {"__version__"})
+
+
+def test_every_error_and_warning_is_explained():
+    kinds = [
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.LockquackError | errors.LockquackWarning)
+    ]
+    text = (DOCS / "diagnostics.md").read_text()
+    titles = re.findall(r"^### (\w+Warning)$", text, re.MULTILINE)
+    for kind in kinds:
+        assert f"`{kind.__name__}`" in text or kind.__name__ in titles, kind
+    assert {getattr(errors, title) for title in titles} == {
+        kind for kind in kinds if errors.LockquackWarning in kind.__bases__
+    }
+
+
+def test_the_glossary_defines_what_it_lists():
+    rows = re.findall(r"^\|(.*)\|(.*)\|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)[2:]
+    assert len(rows) > 30
+    terms = [re.fullmatch(r" \*\*(\S.*)\*\* ", term)[1] for term, _ in rows]
+    assert all(re.fullmatch(r" .{15,}[.…] ", meaning) for _, meaning in rows)
+    assert terms == sorted(terms, key=lambda term: term.lower().replace("ö", "o"))
+
+
+# The operator of the page on adding one
+
+
+@pytest.fixture(scope="module")
+def halfway() -> Operator:
+    code = blocks(DOCS / "extending.md", "{code-cell} ipython3")[0]
+    names: dict[str, type[Operator]] = {}
+    exec(code, names)
+    return names["Halfway"]()
+
+
+@pytest.mark.parametrize("d", [0, 3])
+def test_the_worked_operator_has_the_derivatives_of_its_density(halfway, d):
+    contract.test_derivatives_match_finite_differences(halfway, d)
+    contract.test_push_matches_finite_differences(halfway, d)
+
+
+def test_the_worked_operator_keeps_the_contract(halfway, rng, monkeypatch):
+    contract.test_one_hot_weights_return_that_model(halfway)
+    contract.test_permuting_models_permutes(halfway)
+    contract.test_the_density_is_that_of_the_jet(halfway)
+    contract.test_impossible_outcomes_make_no_nan(halfway, rng)
+    for shift in (-800.0, 800.0):
+        contract.test_a_common_shift_of_logp_shifts_the_pool(halfway, shift)
+        contract.test_densities_up_to_a_constant_normalise_too(halfway, shift)
+    for seed in (8, 9):
+        contract.test_only_a_normalised_pool_integrates_to_one(halfway, seed)
+    contract.test_pools_of_total_one_commute_with_a_change_of_variable(halfway, "log")
+    monkeypatch.setitem(OPERATORS, "halfway", type(halfway))
+    contract.test_its_description_makes_it_again(halfway)
+    contract.test_its_repr_is_python(halfway)
