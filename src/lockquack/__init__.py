@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lockquack.operators import Nested as Nested
     from lockquack.operators import Selection as Selection
     from lockquack.operators import Superposition as Superposition
+    from lockquack.plots import plot_compare as plot_compare
     from lockquack.predictive import Predictive as Predictive
     from lockquack.rules import Hyvarinen as Hyvarinen
     from lockquack.rules import LogScore as LogScore
@@ -83,6 +84,7 @@ _HOMES = {
     "linear_predictor": "adapters.parameters",
     "load": "combination",
     "lock": "methods",
+    "plot_compare": "plots",
     "pseudo_bma": "methods",
     "quack": "methods",
     "select": "methods",

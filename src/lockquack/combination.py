@@ -23,7 +23,7 @@ from lockquack.notes import Note
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.operators.nested import CompositeOperator
-from lockquack.predicting import Predicting
+from lockquack.plotting import Plotting
 from lockquack.predictive import Predictive
 from lockquack.presentation import as_html, as_text
 from lockquack.progress import progress_bar
@@ -41,7 +41,7 @@ _NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Combination(Predicting):
+class Combination(Plotting):
     """Several models combined into one prediction.
 
     Made by :func:`lock` and its relatives. Nothing in it changes. Printed, it is a table: one

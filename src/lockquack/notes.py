@@ -242,7 +242,8 @@ def monte_carlo_notes(
     spread = _sampling_errors(scored)
     noisy = _noisy(mcse, scored)
     if noisy.any():
-        worst = int(np.argmax(np.where(noisy, mcse / spread, 0.0)))
+        # Of a single observation nothing is known about the sampling error.
+        worst = int(np.argmax(np.where(noisy, mcse / np.maximum(spread, 1e-300), 0.0)))
         notes.append(
             Note(
                 MonteCarloWarning,

@@ -18,7 +18,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
+from scipy.stats import binom
 
+from lockquack.errors import ParameterError
 from lockquack.jets import Array
 
 #: Most places at which the distribution function is looked at.
@@ -35,9 +37,7 @@ def uniformity(pit: Array) -> float:
 
     Examples
     --------
-    >>> from functools import lru_cache
-
-    import numpy as np
+    >>> import numpy as np
     >>> spread = (np.arange(100) + 0.5) / 100
     >>> uniformity(spread) > 0.9, uniformity(0.25 + spread / 2) < 0.001
     (True, True)
@@ -47,6 +47,32 @@ def uniformity(pit: Array) -> float:
     # Equal surprises are equal counts; rounding must not tell them apart.
     as_rare = int((_simulated(pit.size) <= observed * (1 + 1e-9)).sum())
     return (1 + as_rare) / (1 + _SIMULATIONS)
+
+
+def ecdf_band(n: int, prob: float = 0.95) -> tuple[Array, Array, Array]:
+    """Band that the distribution function of n uniform numbers leaves with probability 1 − prob.
+
+    Returns
+    -------
+    tuple of ndarray
+        Places in (0, 1), and the ends of the band there. The function is outside at one of them
+        if, and only if, :func:`uniformity` is at most 1 − prob.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> places, low, high = ecdf_band(100)
+    >>> np.round([low[49], places[49], high[49]], 2)
+    array([0.35, 0.5 , 0.64])
+    """
+    places = _places(n)
+    if not 0 < prob < 1:
+        raise ParameterError(f"prob must lie between 0 and 1; got {prob}.")
+    rank = int((1 - prob) * (1 + _SIMULATIONS) + 1e-9)
+    rarest = np.sort(_simulated(n))[max(rank - 1, 0)] * (1 - 1e-9)
+    low = np.asarray(binom.ppf(rarest, n, places))
+    high = n - np.asarray(binom.ppf(rarest, n, 1 - places))
+    return places, low / n, high / n
 
 
 def _places(n: int) -> Array:

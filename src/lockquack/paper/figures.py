@@ -17,7 +17,7 @@ from lockquack.paper.methods import OURS, PAPER, TITLES
 from lockquack.paper.overfitting import INTERPOLATES
 from lockquack.paper.sampling import Sampled
 from lockquack.paper.scenarios import SCENARIOS
-from lockquack.paper.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, plain
+from lockquack.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""How the figures look: one palette, that of Okabe and Ito, and little ink besides the data."""
+"""How the figures are written; their colours are those of all pictures."""
 
 from __future__ import annotations
 
@@ -7,20 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours, which colour-blind readers can tell apart.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
-
 FORMATS = ("png", "pdf", "svg")
-
-
-def plain(axis: Axes) -> None:
-    """Take away the frame and leave a faint grid along the values."""
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=9)
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Iterable[str]) -> list[Path]:

@@ -1,0 +1,108 @@
+"""Calibration: the distribution of probabilities that should be uniform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockquack.density.calibration import ecdf_band
+from lockquack.errors import ParameterError
+from lockquack.jets import Array
+from lockquack.plots.style import (
+    BLACK,
+    GREY,
+    SMALL,
+    TEXT,
+    combination_styles,
+    legend_above,
+    model_colours,
+    new_axes,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+
+def plot_pit(
+    models: Mapping[str, Array],
+    combinations: Mapping[str, Array],
+    *,
+    weights: Mapping[str, float] | None = None,
+    prob: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how far the distribution of PIT values is from uniform, with a simultaneous band.
+
+    A line that leaves the band anywhere is not uniform, at the level 1 − ``prob``. Above zero on
+    the left and below it on the right: predictions too narrow. The reverse: too wide. Above zero
+    throughout: outcomes lower than predicted.
+
+    Parameters
+    ----------
+    models, combinations
+        Name → probabilities F(y), one per observation, as :meth:`Combination.pit` returns them.
+    weights
+        Weights of the models: of more than four, those with most weight have a colour each.
+    prob
+        Probability with which independent uniform numbers stay in the band everywhere.
+    ax
+        Axes to draw on, by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        With one line per model and combination.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lockquack.plots import plot_pit
+    >>> rng = np.random.default_rng(1)
+    >>> ax = plot_pit({"narrow": rng.beta(0.5, 0.5, 100)}, {"locking": rng.random(100)})
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['narrow', 'locking', '95 % band']
+    """
+    n = _common_size([*models.values(), *combinations.values()])
+    ax = new_axes(ax, 2.9)
+    places, low, high = ecdf_band(n, prob)
+    at = np.concatenate([[0.0], places, [1.0]])
+    lower, upper = np.pad(low - places, 1), np.pad(high - places, 1)
+    band = ax.fill_between(at, lower, upper, color=GREY, alpha=0.25, lw=0)
+    ax.axhline(0.0, color=BLACK, lw=0.6)
+    handles: dict[str, Artist] = {}
+    shares = None if weights is None else [weights.get(name, 0.0) for name in models]
+    colours = model_colours(list(models), shares)
+    for name, colour in sorted(colours.items(), key=lambda item: item[1] == GREY):
+        label = "other models" if colour == GREY else name
+        width = 0.8 if colour == GREY else 1.3
+        (handles[label],) = ax.plot(at, _difference(models[name], places), color=colour, lw=width)
+    for name, (colour, ls) in combination_styles(list(combinations)).items():
+        line = _difference(combinations[name], places)
+        (handles[name],) = ax.plot(at, line, color=colour, ls=ls, lw=2.2)
+    legend_above(ax, {**handles, f"{100 * prob:g} % band": band})
+    ax.set_xlim(0, 1)
+    plain(ax)
+    ax.tick_params(labelsize=SMALL)
+    ax.set_xlabel("probability integral transform (PIT)", fontsize=TEXT)
+    ax.set_ylabel("ECDF − uniform", fontsize=TEXT)
+    return ax
+
+
+def _difference(pit: Array, places: Array) -> Array:
+    """Share of values up to each place, minus the place; zero at both ends."""
+    share = np.searchsorted(np.sort(pit, axis=None), places, side="right") / np.size(pit)
+    return np.pad(share - places, 1)
+
+
+def _common_size(series: Iterable[Array]) -> int:
+    sizes = {np.size(each) for each in series}
+    if len(sizes) != 1:
+        raise ParameterError(
+            f"All predictions must be of the same observations; got series of lengths "
+            f"{sorted(sizes)}."
+        )
+    return sizes.pop()

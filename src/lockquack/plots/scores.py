@@ -1,0 +1,100 @@
+"""At which observations one prediction beats another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockquack.jets import Array
+from lockquack.plots.style import (
+    BLACK,
+    BLUE,
+    SMALL,
+    TEXT,
+    VERMILION,
+    letters_across,
+    literal,
+    new_axes,
+    plain,
+    shortened,
+    whole_ticks,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Share of the observations between two that are close to each other in the picture.
+_CLOSE = 0.15
+
+
+def plot_scores(
+    differences: Array,
+    names: tuple[str, str],
+    *,
+    labels: Sequence[str] | None = None,
+    worst: int = 5,
+    score: str = "score",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw score differences between two predictions, observation by observation.
+
+    Parameters
+    ----------
+    differences
+        Score of the first prediction minus that of the second, one per observation.
+    names
+        What the two are called.
+    labels
+        What the observations are called, by default their positions.
+    worst
+        How many observations to label: those at which the first prediction loses most.
+    score
+        Which score it is.
+    ax
+        Axes to draw on, by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        One point per observation, in their order. The title says the total and its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lockquack.plots import plot_scores
+    >>> ax = plot_scores(np.array([0.2, -1.0, 0.3, 0.1]), ("locking", "tree"), worst=1)
+    >>> ax.get_title(loc="left"), [text.get_text() for text in ax.texts]
+    ('locking − tree: −0.4 ± 1.2', ['1'])
+    """
+    values = np.asarray(differences, dtype=np.float64).ravel()
+    n = values.size
+    ax = new_axes(ax, 2.8)
+    place = np.arange(n)
+    size = float(np.clip(60 / np.sqrt(n), 2.4, 5.0))
+    ax.axhline(0.0, color=BLACK, lw=0.6)
+    for chosen, colour in ((values >= 0, BLUE), (values < 0, VERMILION)):
+        ax.plot(place[chosen], values[chosen], "o", ms=size, mew=0, color=colour, alpha=0.8)
+    lowest = np.argsort(values, kind="stable")[:worst]
+    lowest = np.sort(lowest[values[lowest] < 0])
+    for i, gap in zip(lowest, np.diff(lowest, append=2 * n), strict=True):
+        label = str(i) if labels is None else literal(shortened(labels[i], 24))
+        # To the left where a label on the right would run into the next point.
+        left = gap < _CLOSE * n
+        ax.annotate(
+            label, (float(i), values[i]), (-4 if left else 4, 0), textcoords="offset points",
+            ha="right" if left else "left", va="center", fontsize=SMALL,
+        )  # fmt: skip
+    error = f" ± {np.sqrt(n) * values.std(ddof=1):.1f}" if n > 1 else ""
+    total = f"{values.sum():+.1f}".replace("-", "−")
+    room = max(10, letters_across(ax) // 2 - 14)
+    first, second = (literal(shortened(name, room)) for name in names)
+    ax.set_title(f"{first} − {second}: {total}{error}", loc="left", fontsize=TEXT)
+    ax.set_xlabel("observation", fontsize=TEXT)
+    ax.set_ylabel(f"difference in {score}", fontsize=TEXT)
+    whole_ticks(ax)
+    ax.margins(x=0.03, y=0.08)
+    plain(ax)
+    ax.tick_params(labelsize=SMALL)
+    return ax

@@ -1,0 +1,166 @@
+"""How pictures look: the palette of Okabe and Ito, and little ink besides the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+#: Okabe and Ito's colours, which colour-blind readers can tell apart.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
+
+#: Colours of the models that are told apart; more of them are grey.
+_MODELS = (BLUE, ORANGE, SKY, PURPLE)
+#: Colours and lines of combinations, which are drawn over the models.
+_COMBINATIONS = ((GREEN, "-"), (VERMILION, "--"), (BLACK, ":"))
+#: Sizes of letters, readable in a notebook and in a column of a paper.
+TEXT, SMALL = 9.0, 8.0
+#: Inches: a picture in a notebook.
+WIDTH = 5.0
+#: Width of an average letter, of its size.
+_LETTER = 0.6
+
+
+def new_axes(ax: Axes | None, height: float, width: float = WIDTH) -> Axes:
+    """Return the axes to draw on: the given ones, or those of a new figure of pyplot."""
+    if ax is not None:
+        return ax
+    return new_grid(1, 1, height, width)[0, 0]
+
+
+def new_grid(rows: int, columns: int, height: float, width: float) -> np.ndarray:
+    """Return an array of axes, (rows, columns), in a new figure of pyplot."""
+    require_matplotlib()
+    from matplotlib import pyplot
+
+    size = (width, height)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    del figure
+    return axes
+
+
+def require_matplotlib() -> None:
+    """Say what to install, where matplotlib is missing."""
+    try:
+        import matplotlib as matplotlib
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need matplotlib, which is not installed: pip install 'lockquack[plots]'."
+        ) from error
+
+
+def plain(axis: Axes) -> None:
+    """Take away the frame above and to the right."""
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=TEXT)
+
+
+def literal(name: str) -> str:
+    """Return a user's name as matplotlib shows it letter by letter, dollars and all."""
+    return name.replace("$", r"\$")
+
+
+def shortened(name: str, width: int) -> str:
+    """Leave out the middle of a long name.
+
+    Examples
+    --------
+    >>> shortened("regression on 12 splines", 12)
+    'regress…ines'
+    """
+    if len(name) <= width:
+        return name
+    head = (width - 1) * 2 // 3
+    return f"{name[:head]}…{name[len(name) - (width - 1 - head) :]}"
+
+
+def short_names(names: Sequence[str], width: int) -> dict[str, str]:
+    """Shorten names for a picture, so that they can still be told apart.
+
+    Where they could not, what they have in common at the beginning goes instead.
+
+    Examples
+    --------
+    >>> short_names(["regression on 3 splines", "regression on 9 splines"], 12).values()
+    dict_values(['…3 splines', '…9 splines'])
+    """
+    shown = {name: shortened(name, width) for name in names}
+    for alike in set(shown.values()):
+        group = [name for name in names if shown[name] == alike]
+        if len(group) > 1:
+            head = _common_letters(group)
+            shown |= {name: "…" + name[head:] for name in group}
+            shown |= {
+                name: short if len(short) <= width else f"{short[: width - 1]}…"
+                for name, short in shown.items()
+                if name in group
+            }
+    return {name: literal(short) for name, short in shown.items()}
+
+
+def _common_letters(names: Sequence[str]) -> int:
+    """Count the letters with which all names begin."""
+    columns = zip(*names, strict=False)
+    return sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
+
+
+def letters_across(axis: Axes) -> int:
+    """Roughly how many small letters fit side by side into the figure of some axes."""
+    inches = axis.figure.get_figure(root=True).get_size_inches()[0]
+    return int(inches * 72 / (_LETTER * SMALL))
+
+
+def model_colours(names: Sequence[str], weights: Sequence[float] | None = None) -> dict[str, str]:
+    """Choose a colour for each model: of many, those with most weight have one of their own.
+
+    Examples
+    --------
+    >>> model_colours(["a", "b"])
+    {'a': '#0072B2', 'b': '#E69F00'}
+    """
+    order = (
+        np.arange(len(names)) if weights is None else np.argsort(-np.abs(weights), kind="stable")
+    )
+    told_apart = order[: len(_MODELS)] if len(names) > len(_MODELS) else order
+    colours = iter(_MODELS)
+    return {name: next(colours) if k in told_apart else GREY for k, name in enumerate(names)}
+
+
+def combination_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Choose a colour and a kind of line for each combination."""
+    return {name: _COMBINATIONS[k % len(_COMBINATIONS)] for k, name in enumerate(names)}
+
+
+def legend_above(axis: Axes, handles: Mapping[str, Artist], *, whole_figure: bool = False) -> None:
+    """Put a legend above axes, or above all axes of their figure, in columns that have room."""
+    across = letters_across(axis)
+    labels = short_names(list(handles), across // 2 - 6)
+    columns = across // (max(map(len, labels.values())) + 6)
+    owner = axis.figure if whole_figure else axis
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+    if whole_figure:
+        place = {"loc": "outside upper left"}
+    owner.legend(
+        list(handles.values()),
+        list(labels.values()),
+        ncols=max(1, min(len(handles), columns)),
+        frameon=False,
+        fontsize=SMALL,
+        handlelength=1.6,
+        columnspacing=1.2,
+        **place,
+    )
+
+
+def whole_ticks(axis: Axes) -> None:
+    """Let the ticks of the horizontal axis be whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))

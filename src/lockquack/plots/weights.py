@@ -1,0 +1,119 @@
+"""Weights and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from lockquack.plots.style import (
+    SMALL,
+    TEXT,
+    combination_styles,
+    legend_above,
+    letters_across,
+    new_axes,
+    plain,
+    short_names,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+#: Share of the height of a row that the weights of several combinations spread over.
+_SPREAD = 0.6
+#: Share of the width that a model's name may have.
+_NAME = 0.38
+
+
+def plot_weights(
+    weights: Mapping[str, xr.DataArray],
+    draws: Mapping[str, xr.DataArray] | None = None,
+    *,
+    prob: float = 0.9,
+    remarks: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw weights of models as points, with intervals.
+
+    Parameters
+    ----------
+    weights
+        Name of a combination → its weights, over ``model``.
+    draws
+        The same for draws of the weights, over ``draw`` and ``model``, such as
+        :meth:`Combination.bootstrap` returns.
+    prob
+        Probability of the intervals; half of it is drawn thicker.
+    remarks
+        What to say about a model below its name, such as its phase.
+    ax
+        Axes to draw on, by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        One row per model, from top to bottom.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> from lockquack.plots import plot_weights
+    >>> weights = xr.DataArray([0.7, 0.3], coords={"model": ["spline", "tree"]}, dims="model")
+    >>> ax = plot_weights({"locking": weights})
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['spline', 'tree']
+    """
+    names = list(dict.fromkeys(str(m) for each in weights.values() for m in each["model"].values))
+    per_row = 0.26 * max(1.0, 0.62 * len(weights)) + (0.12 if remarks else 0.0)
+    ax = new_axes(ax, 0.75 + per_row * len(names) + (0.2 if len(weights) > 1 else 0.0))
+    offsets = _SPREAD * (np.arange(len(weights)) - (len(weights) - 1) / 2) / len(weights)
+    handles: dict[str, Line2D] = {}
+    for offset, (label, (colour, _)) in zip(
+        offsets, combination_styles(list(weights)).items(), strict=True
+    ):
+        series = weights[label]
+        rows = np.array([names.index(str(name)) for name in series["model"].values]) + offset
+        if draws is not None and label in draws:
+            _draw_intervals(ax, rows, draws[label].transpose("draw", "model"), prob, colour)
+        (handles[label],) = ax.plot(
+            series.values, rows, "o", ms=5, color=colour, mec="white", mew=0.6, zorder=3
+        )
+        for row, value in zip(rows, series.values, strict=True):
+            ax.annotate(
+                f"{value:.2f}", (1.0, row), (5, 0), xycoords=("axes fraction", "data"),
+                textcoords="offset points", va="center", fontsize=SMALL, color=colour,
+                annotation_clip=False,
+            )  # fmt: skip
+    _finish(ax, names, remarks or {})
+    if len(weights) > 1:
+        legend_above(ax, handles)
+    return ax
+
+
+def _draw_intervals(
+    ax: Axes, rows: np.ndarray, draws: xr.DataArray, prob: float, colour: str
+) -> None:
+    for share, width in ((prob, 1.2), (prob / 2, 3.0)):
+        low, high = np.quantile(draws.values, [(1 - share) / 2, (1 + share) / 2], axis=0)
+        ax.hlines(rows, low, high, color=colour, lw=width, zorder=2)
+
+
+def _finish(ax: Axes, names: list[str], remarks: Mapping[str, str]) -> None:
+    labels = [
+        f"{short}\n{remarks[name]}" if name in remarks else short
+        for name, short in short_names(names, int(_NAME * letters_across(ax))).items()
+    ]
+    ax.set_yticks(np.arange(len(names)), labels)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    low, high = ax.get_xlim()
+    ax.set_xlim(min(-0.02, low), max(1.02, high))
+    plain(ax)
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", lw=0.4, alpha=0.4)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("weight", fontsize=TEXT)

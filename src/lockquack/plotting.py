@@ -1,0 +1,558 @@
+"""The pictures of a combination: the arrays that :mod:`lockquack.plots` draws."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from lockquack.collapse import Kind
+from lockquack.errors import ParameterError, UnsupportedError, unknown_name
+from lockquack.fitting import Problem
+from lockquack.jets import Array
+from lockquack.observations import Observations
+from lockquack.operators import Linear
+from lockquack.predicting import Predicting
+from lockquack.rules import LogScore, Rule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from lockquack.combination import Combination
+    from lockquack.density.quadrature import Pool
+    from lockquack.plots import DensityPanel
+    from lockquack.predictive import Predictive
+
+#: Points of a curve.
+_POINTS = 400
+#: Probability beyond either end of a curve: of a model, and of a combination.
+_BEYOND = {"model": 0.01, "combination": 0.002}
+#: Quantiles of the outcomes at which observations are drawn, where none are asked for.
+_TYPICAL = (0.125, 0.375, 0.625, 0.875)
+
+
+class Plotting(Predicting):
+    """The methods of a combination that draw it."""
+
+    scores: Kind
+    method: str
+    problem: Problem
+
+    @property
+    @abstractmethod
+    def weights(self) -> xr.DataArray:
+        """Weights of the models."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> xr.Dataset:
+        """Parameters besides the weights."""
+
+    @property
+    @abstractmethod
+    def pointwise(self) -> xr.DataArray:
+        """Scores of the combination and of the models at each observation."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> Rule:
+        """The score that the parameters maximise."""
+
+    @property
+    @abstractmethod
+    def _replicates(self) -> Array: ...
+
+    def plot_weights(
+        self,
+        others: Mapping[str, Combination] | Iterable[Combination] = (),
+        *,
+        prob: float = 0.9,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw the weights with intervals from the Bayesian bootstrap over observations.
+
+        Phases, where there are some, are written below the models' names. A weight is a share in
+        the pool, not the probability that a model is true.
+
+        Parameters
+        ----------
+        others
+            Other combinations, drawn beside this one; a dict gives them names.
+        prob
+            Probability of the intervals; half of it is drawn thicker.
+        ax
+            Axes to draw on, by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            One row per model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
+        >>> models = {
+        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+        ... }
+        >>> ax = lq.lock(models).plot_weights([lq.stack(models)])
+        >>> [label.get_text() for label in ax.get_yticklabels()]
+        ['left', 'right']
+        """
+        from lockquack.plots import plot_weights
+
+        shown = self._with_others(others)
+        draws = {name: fit._weight_draws() for name, fit in shown.items()}
+        return plot_weights(
+            {name: fit.weights for name, fit in shown.items()},
+            {name: each for name, each in draws.items() if each.notnull().all()},
+            prob=prob,
+            remarks=self._phases() if len(shown) == 1 else None,
+            ax=ax,
+        )
+
+    def plot_density(
+        self,
+        obs: Any = 0,
+        others: Mapping[str, Combination] | Iterable[Combination] = (),
+        *,
+        models: bool = True,
+        loo: bool | None = None,
+        xlabel: str = "y",
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw what the models and the combination predict for an observation, and what came.
+
+        For scalar outcomes, and for models whose density is known away from the observed values.
+
+        Parameters
+        ----------
+        obs
+            The observation: its position, its label (a string), or labels by dimension
+            (``{"year": 2001}``).
+        others
+            Other combinations of these models, drawn over this one; a dict gives them names.
+        models
+            Whether to draw the models.
+        loo
+            Leave the observation out of the models that predict it; by default where the weights
+            were fitted so.
+        xlabel
+            What the outcome is called.
+        ax
+            Axes to draw on, by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With one line per model and combination.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
+        >>> models = {
+        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+        ... }
+        >>> ax = lq.lock(models).plot_density(obs=3, others=[lq.stack(models)])
+        >>> [text.get_text() for text in ax.get_legend().get_texts()]
+        ['left', 'right', 'locking', 'stacking', 'observed']
+        """
+        from lockquack.plots import plot_density
+
+        (panel,) = self._density_panels([obs], others, models, loo)
+        return plot_density(panel, weights=self._weight_of(), xlabel=xlabel, ax=ax)
+
+    def plot_densities(
+        self,
+        obs: Sequence[Any] | None = None,
+        others: Mapping[str, Combination] | Iterable[Combination] = (),
+        *,
+        models: bool = True,
+        loo: bool | None = None,
+        xlabel: str = "y",
+        axes: Sequence[Axes] | None = None,
+    ) -> np.ndarray[Any, Any]:
+        """Draw what is predicted for several observations, a small panel each.
+
+        Parameters
+        ----------
+        obs
+            The observations, each as for :meth:`plot_density`. By default four whose outcomes
+            are spread over the range: at the odd eighths of their distribution.
+        others, models, loo, xlabel
+            As for :meth:`plot_density`.
+        axes
+            Axes to draw on, one per observation of one figure; by default those of a new one.
+
+        Returns
+        -------
+        numpy.ndarray
+            The axes, one per observation.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
+        >>> models = {
+        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+        ... }
+        >>> axes = lq.lock(models).plot_densities([0, 7])
+        >>> [ax.get_title(loc="left") for ax in axes]
+        ['observation 0', 'observation 7']
+        """
+        from lockquack.plots import plot_densities
+
+        chosen = self._typical() if obs is None else list(obs)
+        panels = self._density_panels(chosen, others, models, loo)
+        return plot_densities(panels, weights=self._weight_of(), xlabel=xlabel, axes=axes)
+
+    def plot_pit(
+        self,
+        others: Mapping[str, Combination] | Iterable[Combination] = (),
+        *,
+        models: bool = True,
+        loo: bool | None = None,
+        prob: float = 0.95,
+        random_seed: int = 0,
+        progressbar: bool | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw how far the probability integral transform is from uniform.
+
+        A line that leaves the band anywhere is not uniform, at the level 1 − ``prob``; the band is
+        that of the test in :meth:`coverage`. Above zero on the left and below it on the right:
+        predictions too narrow. The reverse: too wide. Above zero throughout: outcomes lower than
+        predicted.
+
+        Parameters
+        ----------
+        others
+            Other combinations; a dict gives them names.
+        models
+            Whether to draw the models.
+        loo
+            Leave each observation out of the models that predict it; by default where the weights
+            were fitted so.
+        prob
+            Probability with which calibrated predictions stay in the band everywhere.
+        random_seed
+            For whole numbers; see :meth:`pit`.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+        ax
+            Axes to draw on, by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With one line per model and combination.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
+        >>> models = {
+        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+        ... }
+        >>> ax = lq.lock(models).plot_pit()
+        >>> [text.get_text() for text in ax.get_legend().get_texts()]
+        ['left', 'right', 'locking', '95 % band']
+        """
+        from lockquack.plots import plot_pit
+
+        if self.observations.d > 1:
+            raise UnsupportedError(
+                "The components of an outcome depend on each other, so there is no band for all "
+                "of them together; fit.coverage() tests each by itself."
+            )
+        loo = self._leaves_out(loo)
+        shown = {
+            name: fit.pit(loo=loo, random_seed=random_seed, progressbar=progressbar).values
+            for name, fit in self._with_others(others).items()
+        }
+        single = self._pit_of_models(loo, random_seed, progressbar) if models else {}
+        return plot_pit(single, shown, weights=self._weight_of(), prob=prob, ax=ax)
+
+    def plot_scores(
+        self, other: str | Combination, *, worst: int = 5, ax: Axes | None = None
+    ) -> Axes:
+        """Draw where this combination scores better than a model, or another combination, or worse.
+
+        Scores are those of the rule by which it was fitted. A combination that was fitted by
+        another rule is compared by the log score, which needs models whose density is known
+        away from the observed values.
+
+        Parameters
+        ----------
+        other
+            Name of one of the models, or a combination of the same observations.
+        worst
+            How many observations to label: those at which this combination loses most.
+        ax
+            Axes to draw on, by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            One point per observation.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
+        >>> models = {
+        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+        ... }
+        >>> ax = lq.lock(models).plot_scores("left", worst=2)
+        >>> ax.get_ylabel()
+        'difference in Hyvärinen score'
+        """
+        from lockquack.plots import plot_scores
+
+        if isinstance(other, str):
+            own, theirs, rule = self._beside_model(other)
+        else:
+            own, theirs, rule = self._beside_combination(other)
+        return plot_scores(
+            own - theirs,
+            (self._label, other if isinstance(other, str) else other._label),
+            labels=[_short_name(self.observations, i) for i in range(self.observations.n)],
+            worst=worst,
+            score=f"{rule} score",
+            ax=ax,
+        )
+
+    @property
+    def _label(self) -> str:
+        """What a combination is called in a picture."""
+        if self.method:
+            return self.method
+        if isinstance(self.operator, Linear) and isinstance(self.rule, LogScore):
+            return "stacking"
+        return self.operator.name
+
+    def _with_others(
+        self, others: Mapping[str, Combination] | Iterable[Combination]
+    ) -> dict[str, Combination]:
+        """Name this combination and others; those called the same, by their rules as well."""
+        own: Any = self
+        if isinstance(others, Mapping):
+            return {self._label: own, **others}
+        fits = [own, *others]
+        if any(not isinstance(fit, Plotting) for fit in fits):
+            raise ParameterError(
+                "others must be combinations: a list of them, or a dict from names to them."
+            )
+        counts = Counter(fit._label for fit in fits)
+        names = [
+            fit._label if counts[fit._label] == 1 else f"{fit._label} by {fit.rule.label}"
+            for fit in fits
+        ]
+        if len(set(names)) < len(names):
+            raise ParameterError(
+                "Some combinations have the same operator and rule; give others= as a dict from "
+                "names to combinations."
+            )
+        return dict(zip(names, fits, strict=True))
+
+    def _leaves_out(self, loo: bool | None) -> bool:
+        return self.scores == "loo" if loo is None else loo
+
+    def _weight_of(self) -> dict[str, float]:
+        return dict(zip(self.names, map(float, self.weights.values), strict=True))
+
+    def _weight_draws(self) -> xr.DataArray:
+        return xr.DataArray(self._replicates, dims=["draw", "model"])
+
+    def _phases(self) -> dict[str, str]:
+        """Phases in words, by model, where they are not all zero."""
+        phases = self.parameters.get("phases")
+        if phases is None:
+            return {}
+        units = np.round(phases.values / np.pi, 2) + 0.0  # without minus zeros
+        return {name: f"phase {unit:.2f} π" for name, unit in zip(self.names, units, strict=True)}
+
+    def _typical(self) -> list[int]:
+        """Positions of observations whose outcomes are spread over the range."""
+        order = np.argsort(self.observations.values[:, 0], kind="stable")
+        places = [int(q * (order.size - 1)) for q in _TYPICAL]
+        return sorted({int(order[place]) for place in places})
+
+    def _density_panels(
+        self,
+        obs: Sequence[Any],
+        others: Mapping[str, Combination] | Iterable[Combination],
+        models: bool,
+        loo: bool | None,
+    ) -> list[DensityPanel]:
+        from lockquack.checks import require_same_observations
+
+        shown = self._with_others(others)
+        members: dict[str, Predictive] = {}
+        for fit in shown.values():
+            members = {**fit._require_models(), **members}
+        require_same_observations(members)
+        places = {name: k for k, name in enumerate(members)}
+        pools: dict[str, Pool] = {
+            name: partial(_pool_of_some, fit._pool_of_all(), [places[m] for m in fit.names])
+            for name, fit in shown.items()
+        }
+        leaves_out = self._leaves_out(loo)
+        positions = [locate(self.observations, each) for each in obs]
+        return [
+            _panel(members, pools, position, self.observations, leaves_out, models)
+            for position in positions
+        ]
+
+    def _pit_of_models(
+        self, loo: bool, random_seed: int, progressbar: bool | None
+    ) -> dict[str, Array]:
+        from lockquack.distribution import pit_values
+
+        y = self.observations.values.reshape(-1)
+        beside = self._side_by_side(loo, progressbar)
+        return {name: pit_values(beside[name], y, random_seed) for name in self.names}
+
+    def _beside_model(self, name: str) -> tuple[Array, Array, str]:
+        """Scores of the combination and of a model, and by which rule."""
+        if name not in self.names:
+            raise unknown_name("model", name, self.names)
+        scored = self.pointwise.values.reshape(1 + len(self.names), -1)
+        return scored[0], scored[1 + self.names.index(name)], self.rule.label
+
+    def _beside_combination(self, other: Combination) -> tuple[Array, Array, str]:
+        """Scores of this combination and of another, and by which rule."""
+        if not np.array_equal(self.observations.values, other.observations.values):
+            raise ParameterError("The two combinations are not of the same observations.")
+        if self.rule == other.rule:
+            own, theirs = self.pointwise.values[0], other.pointwise.values[0]
+            return own.ravel(), theirs.ravel(), self.rule.label
+        own, theirs = (fit.logpdf(loo=fit.scores == "loo").values for fit in (self, other))
+        return own.ravel(), theirs.ravel(), LogScore.label
+
+
+def locate(observations: Observations, obs: Any) -> int:
+    """Find the position of an observation: given as such, by its label, or by labels.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> from lockquack.observations import as_observations
+    >>> y = xr.DataArray([1.0, 2.0], coords={"city": ["Oslo", "Turku"]}, dims="city")
+    >>> [locate(as_observations(y), obs) for obs in (1, -1, "Turku", {"city": "Turku"})]
+    [1, 1, 1, 1]
+    """
+    if isinstance(obs, int | np.integer) and not isinstance(obs, bool):
+        if not -observations.n <= obs < observations.n:
+            raise ParameterError(
+                f"There is no observation {obs}: there are {observations.n}, from 0 on."
+            )
+        return int(obs) % observations.n
+    labels = obs if isinstance(obs, Mapping) else {observations.dims[0]: obs}
+    if set(labels) != set(observations.dims):
+        raise ParameterError(
+            f"An observation is given by its position, or by a label for each of its dimensions "
+            f"{observations.dims}; got {obs!r}."
+        )
+    index = []
+    for dim in observations.dims:
+        known = observations.coords.get(dim, np.arange(observations.sizes[dim]))
+        found = np.flatnonzero(known == labels[dim])
+        if not found.size:
+            raise unknown_name(f"{dim}", labels[dim], map(str, known))
+        index.append(int(found[0]))
+    return int(np.ravel_multi_index(index, observations.shape))
+
+
+def _short_name(observations: Observations, index: int) -> str:
+    """Labels of an observation, or its position."""
+    position = np.unravel_index(index, observations.shape)
+    labels = [
+        str(observations.coords[dim][i])
+        for dim, i in zip(observations.dims, position, strict=True)
+        if dim in observations.coords
+    ]
+    return ", ".join(labels) or str(index)
+
+
+def _pool_of_some(pool: Pool, rows: list[int], logp: Array) -> Array:
+    return pool(logp[rows])
+
+
+def _panel(
+    members: Mapping[str, Predictive],
+    pools: Mapping[str, Pool],
+    position: int,
+    observations: Observations,
+    loo: bool,
+    models: bool,
+) -> DensityPanel:
+    """Evaluate models and pools for one observation, where there is something to see."""
+    from lockquack.density.nodes import lay_nodes
+    from lockquack.density.pooled import PooledDistribution
+    from lockquack.plots import DensityPanel
+
+    each: dict[str, Pool] = {
+        name: partial(_pool_of_some, _only, [k]) for k, name in enumerate(members)
+    }
+    laid = lay_nodes(
+        members,
+        loo=loo,
+        pools=[*pools.values(), *each.values()],
+        slices=[slice(position, position + 1)],
+        of_all=False,
+        what="densities cannot be drawn",
+        progressbar=False,
+    )
+    combined = {name: PooledDistribution(members, pool, loo, laid) for name, pool in pools.items()}
+    single = {name: PooledDistribution(members, pool, loo, laid) for name, pool in each.items()}
+    observed = float(observations.values[position, 0])
+    drawn = single if models else {}
+    ends = [_ends(each, _BEYOND["model"]) for each in drawn.values()]
+    ends += [_ends(each, _BEYOND["combination"]) for each in combined.values()]
+    low, high = min([observed, *(e[0] for e in ends)]), max([observed, *(e[1] for e in ends)])
+    discrete = next(iter(combined.values())).discrete
+    y = np.arange(low, high + 1) if discrete else np.linspace(low, high, _POINTS)
+    logp = next(iter(combined.values())).log_components(y[:, None])
+
+    def density(of: PooledDistribution) -> Array:
+        return np.exp(of.pool(logp) - of.log_norm)[:, 0]
+
+    return DensityPanel(
+        y,
+        {name: density(of) for name, of in drawn.items()},
+        {name: density(of) for name, of in combined.items()},
+        observed,
+        observations.describe(position),
+        discrete,
+    )
+
+
+def _only(logp: Array) -> Array:
+    return logp[0]
+
+
+def _ends(distribution: Any, beyond: float) -> tuple[float, float]:
+    low, high = distribution.quantile(np.array([beyond, 1.0 - beyond]))[:, 0]
+    return float(low), float(high)
