@@ -77,7 +77,7 @@ def test_names_in_the_text_exist(path):
             found = getattr(found, part)
 
 
-@pytest.mark.parametrize("name", ["diagnostics.md", "operators.md", "theory.md"])
+@pytest.mark.parametrize("name", ["quickstart.md", "diagnostics.md", "operators.md", "theory.md"])
 def test_methods_in_the_text_exist(name):
     fields = Combination.__dataclass_fields__
     for method in re.findall(r"\bfit\.([a-z]\w*)", (DOCS / name).read_text()):
