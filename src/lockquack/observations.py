@@ -37,6 +37,12 @@ class Observations:
     component_dim: str | None = None  # None: the outcome is a scalar
     components: np.ndarray[Any, Any] | None = None
 
+    @classmethod
+    def unlabelled(cls, values: Array) -> Observations:
+        """Take outcomes (n, d) as they are, without a word about what they are."""
+        component_dim = None if values.shape[1] == 1 else COMPONENT_DIM
+        return cls(values, (OBS_DIM,), (len(values),), {}, component_dim)
+
     @property
     def n(self) -> int:
         """Number of observations."""

@@ -1,12 +1,16 @@
-"""How many threads work at once, and a map that uses them."""
+"""Where work is done: on the threads of this process, or on a dask cluster."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import Any, Protocol, Self, TypeVar
 
 from lockquack.errors import ParameterError
 
@@ -14,6 +18,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _VARIABLE = "LOCKQUACK_NUM_THREADS"
+#: Draws × observations that a task on a cluster has at most: a second or two of work.
+_CELLS_PER_TASK = 2**26
+#: Held on a worker while it reads a model that several threads must not read at once.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def n_threads() -> int:
@@ -61,3 +69,211 @@ def _in_dask_worker() -> bool:
     except ValueError:
         return False
     return True
+
+
+class Divisible(Protocol):
+    """What work can be divided over: a model of many observations."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of draws in all chains together."""
+
+    @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether reading takes so much work that it is worth sending elsewhere."""
+
+    def restrict(self, obs: slice) -> Self | None:
+        """Return the same model of some observations; None where it cannot be cut."""
+
+
+D = TypeVar("D", bound=Divisible)
+
+
+def map_observations(
+    work: Callable[..., R], models: Sequence[D], groups: Sequence[slice], *items: Sequence[Any]
+) -> Iterator[R]:
+    """Do the same work for every group of observations; yield the results in their order.
+
+    It is done on threads or, if there is an active dask client and the models are worth sending,
+    on its cluster. Results do not depend on where. There, a task has consecutive groups and, if
+    they can be cut, no more of the models than it needs; tasks of a worker that dies are done
+    again by others.
+
+    Parameters
+    ----------
+    work
+        Called with the models, a slice of their observations and an element of each of ``items``.
+        The slice says where in these models the group is, which may be cut ones: it must not be
+        part of the result. Both must be fit for pickling.
+    models
+        What the work looks at.
+    groups
+        Slices of the observations, one after the other.
+    *items
+        What else differs between groups, as for ``map``.
+    """
+    client = active_client()
+    if client is not None and len(groups) > 1 and all(model.is_computed for model in models):
+        yield from _on_cluster(client, work, models, groups, items)
+        return
+
+    def one_group(given: tuple[Any, ...]) -> R:
+        return work(models, *given)
+
+    threads = None if all(model.is_thread_safe for model in models) else 1
+    yield from thread_map(one_group, zip(groups, *items, strict=True), threads=threads)
+
+
+def active_client() -> Any:
+    """Return the dask client that is active in this process, or None; nothing is imported."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None or _in_dask_worker():
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
+    """Compute what dask has delayed, all in one graph; yield the results in order.
+
+    On the cluster of the active client; otherwise as dask is configured, by default on threads.
+    """
+    client = active_client()
+    if client is None:
+        import dask
+
+        yield from dask.compute(*parts, num_workers=n_threads())
+        return
+    waiting = deque(client.compute(list(parts)))
+    try:
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        client.cancel(list(waiting))
+
+
+@contextmanager
+def cluster(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
+    """Let everything inside the ``with`` run on a dask cluster.
+
+    Parameters
+    ----------
+    address
+        Of the scheduler of an existing cluster, such as ``"tcp://10.0.0.1:8786"``. Its workers
+        need the same packages and see the same files.
+    workers
+        Start this many processes on this machine instead, and end them afterwards.
+
+    Examples
+    --------
+    >>> from lockquack.parallel import cluster
+    >>> with cluster(workers=2):  # doctest: +SKIP
+    ...     fit = lq.lock(models)
+    """
+    if address is None and workers is None:
+        yield None
+        return
+    if address is not None and workers is not None:
+        raise ParameterError(
+            f"Give the address of a cluster ({address}) or a number of workers to start "
+            f"({workers}), not both."
+        )
+    if find_spec("distributed") is None:
+        raise ImportError("A cluster needs dask.distributed: pip install 'lockquack[dask]'.")
+    from distributed import Client, LocalCluster
+
+    if address is not None:
+        with Client(address) as client:
+            yield client
+        return
+    with (
+        # Any free port: another cluster may have dask's own.
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def _on_cluster(
+    client: Any,
+    work: Callable[..., R],
+    models: Sequence[D],
+    groups: Sequence[slice],
+    items: Sequence[Sequence[Any]],
+) -> Iterator[R]:
+    import dask
+
+    whole: list[Any] = []
+
+    def submit(batch: Sequence[tuple[Any, ...]]) -> Any:
+        span = slice(batch[0][0].start, batch[-1][0].stop)
+        parts: list[Any] = [model.restrict(span) for model in models]
+        shift = span.start
+        if any(part is None for part in parts):
+            # Sent once; where a worker that has it dies, the scheduler makes it again.
+            whole.extend(
+                client.submit(_itself, model, pure=False) for model in models[len(whole) :]
+            )
+            parts, shift = whole, 0
+        given = [(slice(obs.start - shift, obs.stop - shift), *rest) for obs, *rest in batch]
+        # Sending data along with the work is what is meant here.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+            return client.submit(_do, work, parts, given, pure=False)
+
+    most = max(1, _CELLS_PER_TASK // max(model.n_samples for model in models))
+    few = -(-groups[-1].stop // (2 * _width(client)))
+    tasks = _batches(zip(groups, *items, strict=True), min(most, few))
+    for results in _ahead(client, submit, tasks):
+        yield from results
+
+
+def _batches(given: Iterable[tuple[Any, ...]], n_obs: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Put groups together that have about that many observations."""
+    batch: list[tuple[Any, ...]] = []
+    for each in given:
+        batch.append(each)
+        if each[0].stop - batch[0][0].start >= n_obs:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _do(work: Callable[..., R], models: Sequence[D], given: Sequence[tuple[Any, ...]]) -> list[R]:
+    """Do the work of one task."""
+    safe = all(model.is_thread_safe for model in models)
+    with nullcontext() if safe else _ONE_AT_A_TIME:
+        return [work(models, *each) for each in given]
+
+
+def _itself(model: D) -> D:
+    return model
+
+
+def _width(client: Any) -> int:
+    """How many tasks to hand out before the first is done."""
+    return max(4 * sum(client.nthreads().values()), 16)
+
+
+def _ahead(client: Any, submit: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
+    """Submit items, some ahead of the results, which come in the items' order.
+
+    So no thread waits, and neither this process nor the scheduler holds more than a few.
+    """
+    width = _width(client)
+    waiting: deque[Any] = deque()
+    try:
+        for item in items:
+            waiting.append(submit(item))
+            if len(waiting) == width:
+                yield client.gather(waiting.popleft())
+        while waiting:
+            yield client.gather(waiting.popleft())
+    finally:
+        client.cancel(list(waiting))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet, log_sum_exp
 from lockquack.observations import Observations
+from lockquack.parallel import map_observations
 from lockquack.progress import progress_bar
 from lockquack.psis import psis
 
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 LOGP_GROUP = "log_likelihood"
 GRAD_GROUP = "log_likelihood_grad"
 CURV_GROUP = "log_likelihood_curv"
+#: Which group of a container holds which part of the jets.
+GROUPS = {"logp": LOGP_GROUP, "grad": GRAD_GROUP, "curv": CURV_GROUP}
 #: What PyMC's sequential Monte Carlo calls it, among the sample statistics.
 EVIDENCE = "log_marginal_likelihood"
 #: Which observations: consecutive ones, or by position.
 Selection = slice | NDArray[np.intp]
 #: Observations whose draws are held at once when a statistic needs all of them together.
 _OBS_AT_ONCE = 256
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -213,6 +218,15 @@ class Predictive(ABC):
         return False
 
     @property
+    def is_computed(self) -> bool:
+        """Whether reading takes so much work that it is worth sending elsewhere."""
+        return True
+
+    def restrict(self, obs: slice) -> Self | None:
+        """Return the same draws at some of the observations; None where it cannot be cut."""
+        return None
+
+    @property
     def n_obs(self) -> int:
         """Number of observations."""
         return self.observations.n
@@ -229,10 +243,33 @@ class Predictive(ABC):
         key = kind, derivatives
         if key not in self._passes:
             with progress_bar(self.n_obs, "pass over draws", progressbar) as advance:
-                collapsed = collapse(self, kind, derivatives=derivatives, progress=advance)
+                collapsed = self.pass_over_draws(kind, derivatives=derivatives, progress=advance)
             self._require_finite(collapsed)
             self._passes[key] = collapsed
         return self._passes[key]
+
+    def pass_over_draws(
+        self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
+    ) -> Collapsed:
+        """Average the draws; :meth:`collapse` remembers the result."""
+        return collapse(self, kind, derivatives=derivatives, progress=progress)
+
+    def map_groups(
+        self, work: Callable[[Sequence[Predictive], slice], R], reads: Sequence[str]
+    ) -> Iterator[R]:
+        """Do the same work for every group of observations; yield the results in order.
+
+        The groups are those of :meth:`observation_slices`. What the work reads, ``"logp"`` or
+        ``"grad"`` and ``"curv"``, is for models that must fetch it.
+        """
+        return map_observations(work, (self,), self.observation_slices())
+
+    def stretched(self, root: Array, slope: Array) -> Predictive | None:
+        """Return the draws with derivatives √h g and h c + h' g, if they must be changed unread.
+
+        Both of shape (n, d). None where they can be changed as they are read.
+        """
+        return None
 
     def predict(
         self,
@@ -273,13 +310,9 @@ class Predictive(ABC):
         if not self._loo:
             parts = []
             with progress_bar(self.n_obs, "PSIS", progressbar) as advance:
-                for obs in self.observation_slices():
-                    logp = self.all_logp(obs)
-                    log_weights, pareto_k = psis(logp)
-                    total = log_sum_exp((log_weights + logp).reshape(self.n_samples, -1))
-                    shift = np.exp(log_weights + logp - total) - np.exp(log_weights)
-                    parts.append(LooDensity(total, pareto_k, shift.sum(axis=2)))
-                    advance(total.size)
+                for part in self.map_groups(_loo_of_group, ("logp",)):
+                    parts.append(part)
+                    advance(part.logp.size)
             self._loo.append(
                 LooDensity(
                     np.concatenate([part.logp for part in parts]),
@@ -296,13 +329,7 @@ class Predictive(ABC):
         """
         import xarray as xr
 
-        grads, squares = [], []
-        for obs in self.observation_slices():
-            tiles = [self.derivatives(c, slice(0, self.n_draws), obs) for c in range(self.n_chains)]
-            grad = np.stack([g for g, _ in tiles])
-            curv = np.stack([h for _, h in tiles])
-            grads.append(_ess_by_component(grad))
-            squares.append(_ess_by_component(curv + grad * grad))
+        grads, squares = zip(*self.map_groups(_ess_of_group, ("grad", "curv")), strict=True)
         label = self.observations.label_components
         return xr.Dataset(
             {"grad": label(np.concatenate(grads)), "curv": label(np.concatenate(squares))}
@@ -320,37 +347,82 @@ class Predictive(ABC):
         """
         import xarray as xr
 
-        if var_name is None:
-            taken = (*self.observations.dims, self.observations.component_dim)
-            var_name = "outcome" if "y" in taken else "y"
-
-        everything = slice(0, self.n_obs)
+        name = var_name or self._outcome_name()
         sample = {"chain": np.arange(self.n_chains), "draw": np.arange(self.n_draws)}
-        logp = self.observations.label(self.all_logp(everything), sample)
-        logp.attrs = self.likelihood.to_attrs()
-        groups = {LOGP_GROUP: xr.Dataset({var_name: logp})}
-        if self.has_derivatives:
-            tiles = [
-                self.derivatives(chain, slice(0, self.n_draws), everything)
-                for chain in range(self.n_chains)
-            ]
-            label = self.observations.label_components
-            grad, curv = (label(np.stack(parts), sample) for parts in zip(*tiles, strict=True))
-            groups[GRAD_GROUP] = xr.Dataset({var_name: grad})
-            groups[CURV_GROUP] = xr.Dataset({var_name: curv})
-        groups["observed_data"] = xr.Dataset({var_name: self.observations.to_dataarray()})
+        draws = self.labelled_draws(sample)
+        draws["logp"].attrs = self.likelihood.to_attrs()
+        groups = {GROUPS[part]: xr.Dataset({name: array}) for part, array in draws.items()}
+        return xr.DataTree.from_dict({**groups, **self.small_groups(name)})
+
+    def labelled_draws(self, sample: Mapping[str, Any]) -> dict[str, xr.DataArray]:
+        """Log densities and, where there are any, derivatives at all draws and observations.
+
+        ``sample`` has the labels of chains and draws.
+        """
+        values = all_draws((self,), slice(0, self.n_obs), self.has_derivatives)
+        label, label_each = self.observations.label, self.observations.label_components
+        return {
+            part: (label if part == "logp" else label_each)(array, sample)
+            for part, array in values.items()
+        }
+
+    def small_groups(self, name: str) -> dict[str, xr.Dataset]:
+        """Return what a container holds besides the draws."""
+        import xarray as xr
+
+        groups = {"observed_data": xr.Dataset({name: self.observations.to_dataarray()})}
         if self.log_marginal_likelihood is not None:
             each = np.full(self.n_chains, self.log_marginal_likelihood)
-            groups["sample_stats"] = xr.Dataset(
-                {EVIDENCE: ("chain", each)}, {"chain": sample["chain"]}
-            )
-        return xr.DataTree.from_dict(groups)
+            chains = {"chain": np.arange(self.n_chains)}
+            groups["sample_stats"] = xr.Dataset({EVIDENCE: ("chain", each)}, chains)
+        return groups
+
+    def _outcome_name(self) -> str:
+        taken = (*self.observations.dims, self.observations.component_dim)
+        return "outcome" if "y" in taken else "y"
+
+    def to_zarr(
+        self,
+        path: str | Path,
+        *,
+        dtype: str = "float64",
+        var_name: str | None = None,
+        progressbar: bool | None = None,
+    ) -> None:
+        """Write to a Zarr store, group by group of observations, for :func:`from_datatree`.
+
+        The store is that of :meth:`to_datatree`, but a few megabytes of it are held at once, so
+        that it may be much larger than memory. A chunk has all draws of some observations,
+        as passes over draws want it. Where a dask client is active its workers write: they must
+        see the same path.
+
+        Parameters
+        ----------
+        path
+            Where to write; a store that is there is replaced.
+        dtype
+            ``"float32"`` halves the size. Passes add up in double precision, so what is lost are
+            the digits beyond the seventh of each density and derivative.
+        var_name
+            What to call the outcome, ``y`` by default.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+        """
+        from lockquack.streaming import stream_to_zarr
+
+        stream_to_zarr(self, path, dtype, var_name or self._outcome_name(), progressbar)
 
     def save(self, path: str | Path) -> None:
-        """Write to NetCDF, or to Zarr if the path ends in ``.zarr``, for :func:`from_datatree`."""
+        """Write to NetCDF, or to Zarr if the path ends in ``.zarr``, for :func:`from_datatree`.
+
+        Zarr stores are written group by group of observations, by :meth:`to_zarr`.
+        """
         from lockquack.storage import write_tree
 
-        write_tree(self.to_datatree(), path)
+        if Path(path).suffix == ".zarr":
+            self.to_zarr(path)
+        else:
+            write_tree(self.to_datatree(), path)
 
     def all_logp(self, obs: slice) -> Array:
         """All log densities at some observations, (chain, draw, obs)."""
@@ -359,8 +431,7 @@ class Predictive(ABC):
 
     def observation_slices(self) -> list[slice]:
         """Cut the observations into groups small enough to hold all their draws at once."""
-        starts = range(0, self.n_obs, _OBS_AT_ONCE)
-        return [slice(start, min(start + _OBS_AT_ONCE, self.n_obs)) for start in starts]
+        return cut(slice(0, self.n_obs), _OBS_AT_ONCE)
 
     def _not_evaluable(self) -> UnsupportedError:
         return UnsupportedError(
@@ -386,6 +457,48 @@ class Predictive(ABC):
             f"<{type(self).__name__} {self.likelihood.description}; chain: {self.n_chains}, "
             f"draw: {self.n_draws}, {grid}, components: {self.observations.d}>"
         )
+
+
+def cut(obs: slice, length: int) -> list[slice]:
+    """Cut consecutive observations into slices of at most that length.
+
+    Examples
+    --------
+    >>> cut(slice(5, 10), 3)
+    [slice(5, 8, None), slice(8, 10, None)]
+    """
+    starts = range(obs.start, obs.stop, length)
+    return [slice(start, min(start + length, obs.stop)) for start in starts]
+
+
+def all_draws(models: Sequence[Predictive], obs: slice, derivatives: bool) -> dict[str, Array]:
+    """All draws of a model at some observations, (chain, draw, obs) or with components last."""
+    (model,) = models
+    values = {"logp": model.all_logp(obs)}
+    if derivatives:
+        values["grad"], values["curv"] = _all_derivatives(model, obs)
+    return values
+
+
+def _all_derivatives(model: Predictive, obs: slice) -> tuple[Array, Array]:
+    draws = slice(0, model.n_draws)
+    tiles = [model.derivatives(chain, draws, obs) for chain in range(model.n_chains)]
+    return np.stack([grad for grad, _ in tiles]), np.stack([curv for _, curv in tiles])
+
+
+def _loo_of_group(models: Sequence[Predictive], obs: slice) -> LooDensity:
+    """Leave-one-out densities of some observations; the influence lacks the number of draws."""
+    (model,) = models
+    logp = model.all_logp(obs)
+    log_weights, pareto_k = psis(logp)
+    total = log_sum_exp((log_weights + logp).reshape(model.n_samples, -1))
+    shift = np.exp(log_weights + logp - total) - np.exp(log_weights)
+    return LooDensity(total, pareto_k, shift.sum(axis=2))
+
+
+def _ess_of_group(models: Sequence[Predictive], obs: slice) -> tuple[Array, Array]:
+    grad, curv = _all_derivatives(models[0], obs)
+    return _ess_by_component(grad), _ess_by_component(curv + grad * grad)
 
 
 def _ess_by_component(draws: Array) -> Array:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -53,6 +55,13 @@ Engine = Literal["zarr", "h5netcdf", "scipy"]
 def read_tree(path: str | Path) -> xr.DataTree:
     """Read a NetCDF file or Zarr store with groups."""
     return _read(xr.open_datatree, _existing(path))
+
+
+def open_tree(path: str | Path) -> xr.DataTree:
+    """Open a NetCDF file or Zarr store with groups, without reading the numbers in it."""
+    path = _existing(path)
+    with _explaining(path):
+        return xr.open_datatree(path, cache=False, **_reader(path, flat=False))
 
 
 def write_tree(tree: xr.DataTree, path: str | Path) -> None:
@@ -204,14 +213,26 @@ def _existing(path: str | Path) -> Path:
 
 
 def _read(opener: Callable[..., T], path: Path) -> T:
-    engine = _engine(path, flat=opener is xr.open_dataset)
+    with (
+        _explaining(path),
+        opener(path, **_reader(path, flat=opener is xr.open_dataset)) as opened,
+    ):
+        return opened.load()
+
+
+def _reader(path: Path, *, flat: bool) -> dict[str, Any]:
+    engine = _engine(path, flat=flat)
     # Stores with and without consolidated metadata are read alike, and neither is remarked on.
-    options = {"consolidated": False} if engine == "zarr" else {}
+    return {"engine": engine, **({"consolidated": False} if engine == "zarr" else {})}
+
+
+@contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    """Say what is wrong with a file that cannot be read."""
     try:
-        with opener(path, engine=engine, **options) as opened:
-            return opened.load()
+        yield
     except (OSError, TypeError, ValueError, KeyError) as error:
-        if engine == "scipy":
+        if find_spec("h5netcdf") is None and not path.is_dir():
             raise ImportError(
                 f"{path} needs h5netcdf, if it is a NetCDF file: pip install 'lockquack[netcdf]'."
             ) from error
@@ -230,6 +251,25 @@ def _write(data: xr.Dataset | xr.DataTree, path: Path) -> None:
         data.to_netcdf(path, engine=engine)
     else:
         data.to_netcdf(path, engine="h5netcdf")
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield where to write a Zarr store that takes the place of another once it is whole.
+
+    What is written may be read from the other.
+    """
+    path = Path(path)
+    _installed("zarr", "zarr", path)
+    unfinished, old = (path.with_name(f".{path.stem}-{what}.zarr") for what in ("new", "old"))
+    try:
+        yield unfinished
+        if path.exists():
+            path.rename(old)
+        unfinished.rename(path)
+    finally:
+        for left in (unfinished, old):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _engine(path: Path, *, flat: bool) -> Engine:

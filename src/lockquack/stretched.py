@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
+from lockquack.collapse import Collapsed, Kind
 from lockquack.jets import Array
 from lockquack.predictive import LooDensity, Predictive
 from lockquack.transforms import Transform
@@ -44,6 +47,15 @@ class Stretched(Predictive):
         root, slope = (each[obs] for each in self._stretch)
         return root * grad, root * root * curv + slope * grad
 
+    def pass_over_draws(
+        self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
+    ) -> Collapsed:
+        """Average the draws; those that are not at hand are weighted where they are."""
+        there = self.model.stretched(*self._stretch) if derivatives else self.model
+        if there is None:
+            return super().pass_over_draws(kind, derivatives=derivatives, progress=progress)
+        return there.pass_over_draws(kind, derivatives=derivatives, progress=progress)
+
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Leave-one-out densities, those of the model itself."""
         return self.model.loo(progressbar=progressbar)
@@ -57,6 +69,18 @@ class Stretched(Predictive):
     def is_thread_safe(self) -> bool:
         """Whether several threads may read tiles at once."""
         return self.model.is_thread_safe
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether reading takes so much work that it is worth sending elsewhere."""
+        return self.model.is_computed
+
+    def restrict(self, obs: slice) -> Self | None:
+        """Return the same draws at some of the observations; None where it cannot be cut."""
+        model = self.model.restrict(obs)
+        if model is None:
+            return None
+        return replace(self, observations=model.observations, model=model)
 
     @cached_property
     def _stretch(self) -> tuple[Array, Array]:

@@ -78,6 +78,11 @@ class ArrayPredictive(Predictive):
         """Whether several threads may read tiles at once."""
         return True
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether reading takes so much work that it is worth sending elsewhere: it does not."""
+        return False
+
 
 def from_arrays(
     *,
@@ -102,10 +107,13 @@ def from_arrays(
     because the density is known at one point only. Without them the model has log scores, and
     can be stacked, but no Hyvärinen score.
 
+    Dask arrays, labelled or not, stay where they are: a pass reads them chunk by chunk, on the
+    cluster of the active dask client if there is one. Whether they are finite is seen only then.
+
     Parameters
     ----------
     logp
-        Log densities, (chain, draw, obs). numpy arrays or DataArrays with dimensions
+        Log densities, (chain, draw, obs). numpy or dask arrays, or DataArrays with dimensions
         ``chain`` and ``draw``, in any order and memory layout.
     y
         The outcomes, (obs,) or (obs, component). A DataArray passes on its labels.
@@ -154,16 +162,23 @@ def from_arrays(
                 f"{name} has {array.shape[0]} chains of {array.shape[1]} draws, logp has "
                 f"{shape[0]} of {shape[1]}. They must come from the same draws."
             )
+    described = _with_support(_named(likelihood), support, observations)
+    if any(map(is_chunked, draws.values())):
+        from lockquack.adapters.chunked import ChunkedPredictive
+
+        return ChunkedPredictive.of(observations, described, draws)
+    for name, array in draws.items():
         _require_finite(name, array, observations)
-    nothing = np.empty((*draws["logp"].shape, 0))
+    tail = (observations.n, observations.d if "grad" in draws else 0)
+    nothing = np.empty((*shape, observations.n, 0))
     return ArrayPredictive(
         observations,
         n_chains=shape[0],
         n_draws=shape[1],
-        likelihood=_with_support(_named(likelihood), support, observations),
+        likelihood=described,
         logp_draws=draws["logp"],
-        grad_draws=draws.get("grad", nothing),
-        curv_draws=draws.get("curv", nothing),
+        grad_draws=draws.get("grad", nothing).reshape(*shape, *tail),
+        curv_draws=draws.get("curv", nothing).reshape(*shape, *tail),
     )
 
 
@@ -242,23 +257,42 @@ def _labelled_like(y: Any, logp: Any) -> Any:
     return y
 
 
-def _sample_first(name: str, given: Any, observations: Observations, *, vector: bool) -> Numeric:
-    """Bring an array to (chain, draw, obs[, component]), as a view where that is possible."""
+def _sample_first(name: str, given: Any, observations: Observations, *, vector: bool) -> Any:
+    """Bring an array to (chain, draw, obs[, component]), as a view where that is possible.
+
+    Scalar outcomes have no axis of components.
+    """
     sizes = observations.sizes
     if vector and observations.component_dim is not None:
         sizes[observations.component_dim] = observations.d
     if isinstance(given, xr.DataArray):
         given = _transpose(name, string_dims(given), [*SAMPLE_DIMS, *sizes])
         require_same_labels(name, labels_of(given), observations.labels)
-    values = as_numeric(name, given)
+    values = _without_labels(name, given)
     if values.ndim < 2 or values.shape[2:] != tuple(sizes.values()):
         expected = ", ".join([*SAMPLE_DIMS, *(f"{dim}: {size}" for dim, size in sizes.items())])
         raise ShapeError(
             f"{name} must have shape ({expected}) to go with y; got {values.shape}."
             f"{_missing_axis(values.shape, tuple(sizes.values()), observations)}"
         )
-    flat = values.reshape(*values.shape[:2], observations.n, observations.d if vector else 1)
-    return flat if vector else flat[..., 0]
+    own = values.shape[2 + len(observations.dims) :]
+    return values.reshape(*values.shape[:2], observations.n, *own)
+
+
+def is_chunked(given: Any) -> bool:
+    """Whether this is a dask array, labelled or not; nothing is imported to find out."""
+    if isinstance(given, xr.DataArray):
+        return given.chunks is not None
+    return type(given).__module__.startswith("dask.array")
+
+
+def _without_labels(name: str, given: Any) -> Any:
+    """Return the numbers as an array of numpy's or dask's."""
+    if not is_chunked(given):
+        return as_numeric(name, given)
+    array = given.data if isinstance(given, xr.DataArray) else given
+    as_numeric(name, np.empty(0, dtype=array.dtype))
+    return array
 
 
 def _missing_axis(
@@ -281,16 +315,24 @@ def _transpose(name: str, given: xr.DataArray, dims: list[str]) -> xr.DataArray:
 
 
 def _require_finite(name: str, array: Numeric, observations: Observations) -> None:
+    found = first_not_finite(array)
+    if found is not None:
+        value, (chain, draw, obs) = found
+        raise NonFiniteError(
+            f"{name} is {value} at chain {chain}, draw {draw}, {observations.describe(obs)}."
+        )
+
+
+def first_not_finite(array: Numeric) -> tuple[float, tuple[int, int, int]] | None:
+    """Find a value in (chain, draw, obs, ...) that is not finite, and where it is."""
     if all_finite(array):
-        return
+        return None
     for chain, draw in np.ndindex(array.shape[:2]):
-        row = array[chain, draw]
-        if not np.isfinite(row).all():
-            first = np.argwhere(~np.isfinite(row))[0]
-            raise NonFiniteError(
-                f"{name} is {row[tuple(first)]} at chain {chain}, draw {draw}, "
-                f"{observations.describe(int(first[0]))}."
-            )
+        bad = np.argwhere(~np.isfinite(array[chain, draw]))
+        if len(bad):
+            first = tuple(bad[0].tolist())
+            return float(array[chain, draw][first]), (chain, draw, first[0])
+    return None
 
 
 def _float64(tile: Numeric) -> Array:

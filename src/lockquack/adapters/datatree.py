@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,27 @@ import numpy as np
 import xarray as xr
 
 from lockquack.adapters.arrays import from_arrays
+from lockquack.adapters.chunked import chunks_for
 from lockquack.errors import LockquackError, UnsupportedError
 from lockquack.jets import Array, log_sum_exp
 from lockquack.predictive import (
     CURV_GROUP,
     EVIDENCE,
     GRAD_GROUP,
+    GROUPS,
     LOGP_GROUP,
     Likelihood,
     Predictive,
 )
-from lockquack.storage import is_combination, read_tree
+from lockquack.storage import is_combination, open_tree, read_tree
+
+#: Bytes of draws from which a file is not read into memory.
+_LARGE = 2**28
 
 
-def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
+def from_datatree(
+    data: Any, *, var_name: str | None = None, lazy: bool | None = None
+) -> Predictive:
     """Take a model from an ArviZ DataTree or InferenceData, or from a NetCDF or Zarr file.
 
     It must hold the groups ``log_likelihood`` and ``observed_data``: enough for the log score,
@@ -33,12 +41,18 @@ def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
     the ``sample_stats``, as PyMC's sequential Monte Carlo leaves it, is kept: the last value of
     each chain, averaged over the chains.
 
+    Draws that are dask arrays, and those of a large file, stay where they are and are read chunk
+    by chunk in a pass, on the cluster of the active dask client if there is one.
+
     Parameters
     ----------
     data
         The container, or the path of a NetCDF file or Zarr store.
     var_name
         The outcome's name; needed if there are several.
+    lazy
+        Whether to leave the draws of a file on disk, which needs dask. By default those of more
+        than 256 MiB are left there if dask is installed.
 
     Returns
     -------
@@ -57,11 +71,32 @@ def from_datatree(data: Any, *, var_name: str | None = None) -> Predictive:
     if not isinstance(data, str | Path):
         return _from_tree(_as_tree(data), var_name)
     try:
-        return _from_tree(read_tree(data), var_name)
+        return _from_tree(_open(Path(data), lazy), var_name)
     except LockquackError as error:
         if str(data) in str(error):
             raise
         raise type(error)(f"{data}: {error}") from error
+
+
+def _open(path: Path, lazy: bool | None) -> xr.DataTree:
+    """Read a file, or open it and cut its draws into chunks for dask to read."""
+    if lazy is False or (lazy is None and find_spec("dask") is None):
+        return read_tree(path)
+    if find_spec("dask") is None:
+        raise ImportError(f"Leaving {path} on disk needs dask: pip install 'lockquack[dask]'.")
+    tree = open_tree(path)
+    draws = [group for group in GROUPS.values() if group in tree.children]
+    if lazy is None and sum(tree[group].nbytes for group in draws) <= _LARGE:
+        tree.close()
+        return read_tree(path)
+    chunked = {group: tree[group].to_dataset().map(_in_chunks) for group in draws}
+    others = {name: child.to_dataset() for name, child in tree.children.items()}
+    return xr.DataTree.from_dict({"/": tree.to_dataset(), **others, **chunked})
+
+
+def _in_chunks(array: xr.DataArray) -> xr.DataArray:
+    stored = array.encoding.get("preferred_chunks")
+    return array.chunk(chunks_for(array.sizes, stored, array.dtype.itemsize))
 
 
 def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
@@ -70,7 +105,7 @@ def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
     for group in (LOGP_GROUP, *_derivative_groups(tree), "observed_data"):
         if group not in tree.children:
             raise UnsupportedError(_missing_group(group, list(tree.children)))
-    name = _variable(tree, var_name)
+    name = choose_variable(tree, LOGP_GROUP, var_name)
     logp, y = (_find(tree, group, name) for group in (LOGP_GROUP, "observed_data"))
     derivatives = [_find(tree, group, name) for group in _derivative_groups(tree)]
     component_dims = [dim for dim in y.dims if dim not in logp.dims]
@@ -143,10 +178,11 @@ def _as_tree(data: Any) -> xr.DataTree:
         ) from error
 
 
-def _variable(tree: xr.DataTree, var_name: str | None) -> str:
-    names = [str(name) for name in tree[LOGP_GROUP].data_vars]
+def choose_variable(tree: xr.DataTree, group: str, var_name: str | None) -> str:
+    """Find the outcome among the variables of a group: the named one, or the only one."""
+    names = [str(name) for name in tree[group].data_vars]
     if not names:
-        raise UnsupportedError(f"The group {LOGP_GROUP!r} is empty; it must hold the outcome.")
+        raise UnsupportedError(f"The group {group!r} is empty; it must hold the outcome.")
     if var_name is None and len(names) == 1:
         return names[0]
     if var_name not in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,14 @@ class FamilyPredictive(Predictive):
     def is_thread_safe(self) -> bool:
         """Whether several threads may read tiles at once."""
         return True
+
+    def restrict(self, obs: slice) -> Self:
+        """Return the same draws at some of the observations."""
+        return replace(
+            self,
+            observations=Observations.unlabelled(self.observations.values[obs]),
+            parameters={name: each.restrict(obs) for name, each in self.parameters.items()},
+        )
 
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""

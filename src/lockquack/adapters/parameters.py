@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,10 @@ from lockquack.labels import (
 )
 from lockquack.numeric import as_numeric
 from lockquack.observations import OBS_DIM
-from lockquack.predictive import Selection
+from lockquack.predictive import Selection, cut
 
-#: Draws that a linear predictor evaluates at once while its range is looked up.
-_DRAWS_AT_ONCE = 64
+#: Draws and observations that a linear predictor evaluates at once to look up its range.
+_DRAWS_AT_ONCE, _OBS_AT_ONCE = 64, 4096
 
 LINKS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda eta: eta,
@@ -50,6 +50,10 @@ class Parameter(ABC):
     @abstractmethod
     def tile(self, chain: int, draws: slice, obs: Selection) -> Array:
         """Values of shape (draws or 1, obs or 1, event...)."""
+
+    @abstractmethod
+    def restrict(self, obs: slice) -> Parameter:
+        """Return the parameter at some of the observations."""
 
     @abstractmethod
     def range(self) -> Range:
@@ -105,6 +109,12 @@ class ArrayParameter(Parameter):
         rows = self.values[chain, draws] if self.has_draws else self.values[0]
         return rows if rows.shape[1] == 1 else rows[:, obs]
 
+    def restrict(self, obs: slice) -> ArrayParameter:
+        """Return the parameter at some of the observations."""
+        if self.values.shape[2] == 1:
+            return self
+        return replace(self, values=self.values[:, :, obs])
+
     def range(self) -> Range:
         """Smallest and largest value over all draws and observations."""
         return Range(float(self.values.min()), float(self.values.max()))
@@ -135,14 +145,18 @@ class LinearPredictor(Parameter):
         eta = np.tensordot(self.coef[chain, draws], self.X[obs], axes=(1, 1))
         return LINKS[self.link](np.moveaxis(eta, -1, 1) + self.offset[obs])
 
+    def restrict(self, obs: slice) -> LinearPredictor:
+        """Return the parameter at some of the observations."""
+        return replace(self, X=self.X[obs], offset=self.offset[obs], labels={})
+
     def range(self) -> Range:
         """Smallest and largest value over all draws and observations."""
         chains, n_draws = self.sample_shape
-        everything = slice(0, len(self.X))
         tiles = (
-            self.tile(chain, slice(start, start + _DRAWS_AT_ONCE), everything)
+            self.tile(chain, draws, obs)
+            for obs in cut(slice(0, len(self.X)), _OBS_AT_ONCE)
             for chain in range(chains)
-            for start in range(0, n_draws, _DRAWS_AT_ONCE)
+            for draws in cut(slice(0, n_draws), _DRAWS_AT_ONCE)
         )
         ends = np.array([(tile.min(), tile.max()) for tile in tiles])
         return Range(float(ends[:, 0].min()), float(ends[:, 1].max()))
