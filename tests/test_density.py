@@ -363,27 +363,21 @@ def test_integrate_refines_where_it_must():
     assert result.log_value[0, 0] == pytest.approx(0.0, abs=1e-8)
 
 
-def test_memory_does_not_hold_the_draws_of_all_observations(monkeypatch):
-    monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "1")
-
-    def peak(n):
-        rng = np.random.default_rng(1)
-        X = np.column_stack([np.ones(n), rng.normal(size=n)])
-        models = {
-            str(shift): lq.from_family(
-                "normal",
-                y=rng.normal(size=n),
-                mu=lq.linear_predictor(X, shift + 0.1 * rng.normal(size=(2, 500, 2))),
-                sigma=1 + 0.1 * rng.random((2, 500)),
-            )
-            for shift in (0.0, 0.3)
-        }
-        tracemalloc.start()
-        normalise(models, Locking(), np.array([0.5, 0.5]), loo=False)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    # One number for each draw, observation and model would be 16,000 bytes per observation,
-    # and there are dozens of nodes for each.
-    assert peak(512) - peak(256) < 256 * 8000
+def test_memory_does_not_hold_draws_on_nodes(rng):
+    n, n_draws = 300, 500
+    X = np.column_stack([np.ones(n), rng.normal(size=n)])
+    models = {
+        str(shift): lq.from_family(
+            "normal",
+            y=X[:, 1],
+            mu=lq.linear_predictor(X, shift + 0.1 * rng.normal(size=(2, n_draws, 2))),
+            sigma=1 + 0.1 * rng.random((2, n_draws)),
+        )
+        for shift in (0.0, 0.3)
+    }
+    tracemalloc.start()
+    pooled = PooledDistribution.of(models, Locking(), np.array([0.5, 0.5]))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    on_nodes = sum(part.nodes.logp[0].size for part in pooled.laid)
+    assert most < 0.05 * 8 * on_nodes * 2 * n_draws
