@@ -20,7 +20,7 @@ from lockquack import cli
 from lockquack.errors import LockquackWarning, ParameterError
 from lockquack.families import get_family
 from lockquack.jets import log_sum_exp
-from lockquack.paper import comparison, demo, experiments, figures, overfitting, sampling, style
+from lockquack.paper import comparison, demo, experiments, figures, overfitting, sampling
 from lockquack.paper.comparison import closed_form_evidence, line_of
 from lockquack.paper.methods import OURS, PAPER, TITLES, fit
 from lockquack.paper.posterior import models_at, posterior_draws
@@ -447,37 +447,6 @@ def test_python_m_lockquack(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "superposition, α = π" in done.stdout
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_command_line_knows_what_there_is(capsys):
-    assert tuple(experiments.EXPERIMENTS) == cli.EXPERIMENTS
-    assert style.FORMATS == cli.FORMATS
-    for arguments in (
-        ["paper", "wieghts"],
-        ["paper", "--format", "gif"],
-        ["paper", "--workers", "0"],
-    ):
-        with pytest.raises(SystemExit):
-            cli.main(arguments)
-    shown = capsys.readouterr().err
-    assert "gif" in shown
-    assert "at least 1" in shown
-    assert cli.main(["paper", "demo", "--seed", "-1"]) == 1
-    assert "seed" in capsys.readouterr().err
-
-
-def test_command_line_demo(tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr("lockquack.demo.main", lambda: seen.append(sys.argv[1]))
-    monkeypatch.setattr(sys, "argv", ["pytest"])
-    assert cli.main(["demo", "--output", str(tmp_path / "people.png")]) == 0
-    assert seen == [str(tmp_path / "people.png")]
-
-
-def test_command_line_without_matplotlib(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    assert cli.main(["paper"]) == 1
-    assert "pip install 'lockquack[plots]'" in capsys.readouterr().err
 
 
 def test_figures_say_which_scenario(quick_comparison):

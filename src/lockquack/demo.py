@@ -102,9 +102,8 @@ def draw(demo: Demo, path: Path, people: tuple[int, ...] = (3, 78, 123, 322)) ->
     figure.savefig(path, dpi=150)
 
 
-def main() -> None:
+def main(path: Path = Path("demo-output/diabetes.png")) -> None:
     """Run the demonstration, print its tables and write its picture."""
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output/diabetes.png")
     demo = run()
     print(demo.fit)
     best = max(demo.fit.names, key=lambda name: demo.log_scores[name])
@@ -119,4 +118,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:2]))

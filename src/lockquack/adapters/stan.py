@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from lockquack.adapters.family import from_family
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
 from lockquack.predictive import Predictive
+
+T = TypeVar("T")
 
 #: What a Stan program calls log densities and their derivatives, unless the user says otherwise.
 LOG_LIK, GRAD, CURV = "log_lik", "grad_y", "curv_y"
@@ -86,7 +88,7 @@ def from_cmdstanpy(
     ... )
     """
     return _from_stan(
-        _cmdstanpy_variables(fit),
+        cmdstanpy_variables(fit),
         y,
         family=family,
         transform=transform,
@@ -147,7 +149,8 @@ class _Variables(Mapping[str, Array]):
         return len(self._names)
 
 
-def _cmdstanpy_variables(fit: Any) -> _Variables:
+def cmdstanpy_variables(fit: Any) -> _Variables:
+    """Return the variables of a CmdStanPy fit, (chain, draw, ...), read when they are asked for."""
     if not (hasattr(fit, "stan_variable") and hasattr(fit, "draws")):
         raise UnsupportedError(
             f"A {type(fit).__name__} holds no draws that could be averaged over. Give a "
@@ -199,7 +202,7 @@ def _from_stan(
         if parameters or transform is not None:
             given = ", ".join([*parameters, *(["transform"] if transform is not None else [])])
             raise ParameterError(f"{given} without a family: say which by family=.")
-        draws = _generated_quantities(variables, log_lik, grad, curv)
+        draws = generated_quantities(variables, log_lik, grad, curv)
         return from_arrays(
             y=y, support=support, component_dim=component_dim, likelihood=likelihood, **draws
         )
@@ -208,13 +211,13 @@ def _from_stan(
     draws = {name: _parameter(given, variables) for name, given in parameters.items()}
     model = from_family(family, y=y, transform=transform, component_dim=component_dim, **draws)
     if log_lik is not None and log_lik in variables:
-        _compare(model, log_lik, variables[log_lik])
+        compare_log_lik(model, log_lik, variables[log_lik])
     return model
 
 
-def _generated_quantities(
-    variables: _Variables, log_lik: str | None, grad: str, curv: str
-) -> dict[str, Array]:
+def generated_quantities(
+    variables: Mapping[str, T], log_lik: str | None, grad: str, curv: str
+) -> dict[str, T]:
     """Find log densities and, if there are any, derivatives among the variables."""
     if log_lik is None or log_lik not in variables:
         raise UnsupportedError(
@@ -239,7 +242,7 @@ def _parameter(given: Any, variables: _Variables) -> Any:
     return given(variables) if callable(given) else given
 
 
-def _compare(model: Predictive, name: str, log_lik: Array) -> None:
+def compare_log_lik(model: Predictive, name: str, log_lik: Array) -> None:
     """Compare a family's log densities with the program's own, for the first and the last draw."""
     log_lik = log_lik.reshape(*log_lik.shape[:2], -1)
     if log_lik.shape != (model.n_chains, model.n_draws, model.n_obs):

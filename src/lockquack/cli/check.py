@@ -1,0 +1,218 @@
+"""``lockquack check``: look at files before they are combined."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lockquack.cli.commands import Command
+from lockquack.cli.options import add_cluster, add_output, add_sources, few_threads, progressbar
+from lockquack.cli.wording import by_reason, shell_words
+
+if TYPE_CHECKING:
+    from lockquack.cli.output import Result
+    from lockquack.predictive import Predictive
+
+#: Effective draws per chain that diagnostics and averages need.
+_FEWEST_EFFECTIVE = 100
+
+
+@dataclass
+class Finding:
+    """What was found out about one model."""
+
+    name: str
+    file: str
+    model: Predictive | None = None
+    problems: list[str] = field(default_factory=list)  # it cannot be combined
+    remarks: list[str] = field(default_factory=list)  # it can, but mind this
+    #: Why it has no Hyvärinen score; empty: it has one.
+    why_no_h: str = ""
+    worst_k: float = float("nan")
+    fewest_effective: float = float("nan")
+
+    @property
+    def verdict(self) -> Literal["problem", "remark", "fine"]:
+        """The worst that was found."""
+        return "problem" if self.problems else "remark" if self.remarks else "fine"
+
+    @property
+    def uses(self) -> list[str]:
+        """What the model is good for."""
+        if self.problems or self.model is None:
+            return []
+        known = {
+            "log score": True,
+            "Hyvärinen": not self.why_no_h,
+            "evaluate": self.model.evaluable,
+        }
+        return [name for name, there in known.items() if there]
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    add_sources(parser)
+    add_cluster(parser)
+    add_output(parser)
+
+
+def _run(options: Namespace) -> int:
+    few_threads()
+    from lockquack.cli import DOUBTFUL, FAILED
+    from lockquack.cli.output import hear_warnings, require_writable, write_result
+    from lockquack.cli.sources import find_sources, read_formulas, read_model, read_outcome
+    from lockquack.errors import LockquackError
+    from lockquack.parallel import cluster
+
+    if options.output is not None:
+        require_writable(options.output)
+    with cluster(options.cluster, options.workers), hear_warnings(options):
+        sources = find_sources(options.files)
+        formulas = read_formulas(options.family, [source.name for source in sources])
+        outcome = read_outcome(options.y)
+        findings = []
+        for source in sources:
+            finding = Finding(source.name, source.title)
+            try:
+                finding.model = read_model(source, formulas.get(source.name), outcome, options)
+                _examine(finding, finding.model, progressbar(options))
+            except (LockquackError, OSError, ImportError) as error:
+                finding.problems.append(_own_words(finding, error))
+            findings.append(finding)
+        together = _together({f.name: f.model for f in findings if f.model is not None})
+        write_result(_result(findings, together), options)
+    if together or any(finding.problems for finding in findings):
+        return FAILED
+    remarked = any(finding.remarks for finding in findings)
+    return DOUBTFUL if options.strict and remarked else 0
+
+
+def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> None:
+    """Look at one model's derivatives, edges, tails and draws."""
+    import numpy as np
+
+    from lockquack.checking import check
+    from lockquack.checks import check_models
+    from lockquack.diagnostics import ess_mean, pareto_k_threshold
+    from lockquack.errors import DerivativeError, LockquackError
+    from lockquack.rules import Hyvarinen, LogScore
+
+    finding.remarks += [note.message for note in check_models({finding.name: model}, LogScore())]
+    try:
+        check_models({finding.name: model}, Hyvarinen())
+        if model.evaluable:
+            check(model).require()
+    except DerivativeError as error:
+        finding.problems.append(_own_words(finding, error))
+    except LockquackError as error:
+        finding.why_no_h = _own_words(finding, error)
+    pareto_k = model.loo(progressbar=progressbar).pareto_k
+    limit = pareto_k_threshold(model.n_samples)
+    finding.worst_k = float(pareto_k.max())
+    high = np.flatnonzero(pareto_k > limit)
+    if high.size:
+        worst = model.observations.describe(int(pareto_k.argmax()))
+        finding.remarks.append(
+            f"Pareto k̂ is above {limit:.2f} at {high.size} of {model.n_obs} observations, worst "
+            f"{finding.worst_k:.2f} at {worst}: leave-one-out log scores are unreliable there. "
+            "The Hyvärinen score does not use them."
+        )
+    effective = [ess_mean(model.all_logp(obs)).min() for obs in model.observation_slices()]
+    finding.fewest_effective = float(min(effective))
+    if finding.fewest_effective < _FEWEST_EFFECTIVE * model.n_chains:
+        finding.remarks.append(
+            f"The log density has only {finding.fewest_effective:.0f} effective draws at its worst "
+            f"observation; {_FEWEST_EFFECTIVE} for each of {model.n_chains} chains are wanted. "
+            "Draw more."
+        )
+
+
+def _together(models: Mapping[str, Predictive]) -> str:
+    """Say why these models cannot be combined with each other; empty: they can."""
+    from lockquack.checks import check_models
+    from lockquack.errors import LockquackError
+    from lockquack.rules import LogScore
+
+    if len(models) < 2:
+        return ""
+    try:
+        check_models(models, LogScore())
+    except LockquackError as error:
+        return shell_words(str(error))
+    return ""
+
+
+def _own_words(finding: Finding, error: Exception) -> str:
+    """Return an error without the name that stands in front of it anyway."""
+    return shell_words(str(error).removeprefix(f"Model {finding.name!r}: "))
+
+
+def _result(findings: Sequence[Finding], together: str) -> Result:
+    import pandas as pd
+
+    from lockquack.cli.output import Result
+
+    rows = [
+        {
+            "chains": finding.model and finding.model.n_chains,
+            "draws": finding.model and finding.model.n_draws,
+            "observations": finding.model and finding.model.n_obs,
+            "likelihood": finding.model and finding.model.likelihood.description,
+            "good for": ", ".join(finding.uses),
+            "worst k": finding.worst_k,
+            "least ess": finding.fewest_effective,
+            "verdict": finding.verdict,
+        }
+        for finding in findings
+    ]
+    names = pd.Index([finding.name for finding in findings], name="model")
+    # As objects: a number that is missing would make floats of all.
+    table = pd.DataFrame(rows, index=names, dtype=object)
+    below = [f"{f.name}: problem: {text}" for f in findings for text in f.problems]
+    below += [f"Together: problem: {together}"] if together else []
+    below += [f"{f.name}: remark: {text}" for f in findings for text in f.remarks]
+    lacking = by_reason({f.name: f.why_no_h for f in findings if f.why_no_h})
+    below += [f"{names}: no Hyvärinen score: {why}" for why, names in lacking.items()]
+    if not together and len(findings) > 1 and not any(f.problems for f in findings):
+        below.append("Together: same observations in the same order; they can be combined.")
+    record = {
+        "models": [
+            {
+                "name": f.name,
+                "file": f.file,
+                **row,
+                "problems": f.problems,
+                "remarks": f.remarks,
+                "no_hyvarinen": f.why_no_h,
+            }
+            for f, row in zip(findings, rows, strict=True)
+        ],
+        "together": together,
+    }
+    shown = table.assign(
+        **{
+            "worst k": [_rounded(value, 2) for value in table["worst k"]],
+            "least ess": [_rounded(value, 0) for value in table["least ess"]],
+        }
+    )
+    shown = shown.fillna("").astype(str).rename_axis(index=None)
+    return Result(["Models, one by one and together"], shown, below, table, record)
+
+
+def _rounded(value: float, digits: int) -> str:
+    return "" if value != value else f"{value:.{digits}f}"
+
+
+COMMAND = Command(
+    name="check",
+    summary="look at files before they are combined",
+    description="Look at files before they are combined: what they hold, whether they are of the "
+    "same observations, finite, with right derivatives, enough draws and trustworthy "
+    "leave-one-out densities; and what each is good for: the log score (stacking), the Hyvärinen "
+    "score (locking), or being evaluated anywhere (sampling, calibration). Exit status 0: they can "
+    "be combined; 1: there are problems.",
+    examples=("lockquack check normal.nc student.nc", "lockquack check *.nc --json"),
+    add_options=_add_options,
+    run=_run,
+)

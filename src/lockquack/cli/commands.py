@@ -1,0 +1,70 @@
+"""What a command is, and which there are."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NoReturn
+
+#: The commands, each a module of this package, in the order in which help lists them.
+NAMES = ("check", "weights", "compare", "sample", "report", "demo", "paper")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it says about itself, the options it takes, what it does."""
+
+    name: str
+    summary: str
+    description: str
+    examples: tuple[str, ...]
+    add_options: Callable[[argparse.ArgumentParser], None]
+    #: Does the work; returns an exit status.
+    run: Callable[[argparse.Namespace], int]
+
+    def parser(self) -> Parser:
+        """Describe the options for reading and for help."""
+        shown = "\n".join(f"  $ {line}" for line in self.examples)
+        parser = Parser(
+            prog=f"lockquack {self.name}",
+            description=self.description,
+            epilog=f"examples:\n{shown}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.add_options(parser)
+        parser.add_argument(
+            "--traceback", action="store_true", help="show where in the code an error arose"
+        )
+        return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the options of a command; says in one line what is wrong with them."""
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Read options, which may stand before, between and after the files."""
+        options, unknown = self.parse_known_intermixed_args(arguments)
+        if unknown:
+            known = [text for action in self._actions for text in action.option_strings]
+            self.error(f"unknown option {unknown[0]}.{near(unknown[0], known)}")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and leave with status 2."""
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")
+
+
+def find_command(name: str) -> Command:
+    """Import a command."""
+    command: Command = import_module(f"lockquack.cli.{name}").COMMAND
+    return command
+
+
+def near(got: str, known: Iterable[str]) -> str:
+    """Suggest what was meant, if something is like it."""
+    found = difflib.get_close_matches(got, list(known), n=1)
+    return f" Did you mean {found[0]}?" if found else ""

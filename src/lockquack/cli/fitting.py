@@ -1,0 +1,85 @@
+"""From models and options to a combination."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from lockquack.cli.options import progressbar
+from lockquack.collapse import Kind
+from lockquack.combination import Combination
+from lockquack.errors import ConvergenceWarning, ParameterError, UnsupportedError
+from lockquack.methods import combine, quack
+from lockquack.operators import get_operator
+from lockquack.predictive import Predictive
+from lockquack.rules import Hyvarinen, Rule, get_rule
+
+#: The rule that goes with an operator if none is named; superposition chooses itself.
+_USUAL = {
+    "linear": "log",
+    "locking": "hyvarinen",
+    "hybrid": "hyvarinen",
+    "hoelder": "log",
+    "selection": "log",
+}
+
+
+def fit_models(models: Mapping[str, Predictive], options: Namespace) -> Combination:
+    """Combine models as the options say."""
+    rule = _rule(options)
+    common: dict[str, Any] = {
+        "prior": _prior(options, rule),
+        "scores": _scores(options),
+        "scale": options.scale,
+        "random_seed": options.seed,
+        "progressbar": progressbar(options),
+    }
+    if options.operator == "superposition":
+        return quack(models, rule=rule, **common)
+    if rule is None:
+        raise ParameterError(f"There is no usual rule for {options.operator}; name one by --rule.")
+    if rule.needs_derivatives:
+        _require_derivatives(models, options)
+    return combine(models, get_operator(options.operator), rule, **common)
+
+
+def is_doubtful(fit: Combination) -> bool:
+    """Whether nobody should rely on the weights: the solver did not get to its end."""
+    return any(issubclass(note.category, ConvergenceWarning) for note in fit.notes)
+
+
+def _rule(options: Namespace) -> Rule | None:
+    name = options.rule or _USUAL.get(options.operator)
+    if options.score_transform is None:
+        return None if name is None else get_rule(name)
+    if name not in (None, "hyvarinen"):
+        raise ParameterError(f"--score-transform is for the rule hyvarinen, not for {name}.")
+    return Hyvarinen(transform=options.score_transform)
+
+
+def _prior(options: Namespace, rule: Rule | None) -> Any:
+    if options.prior is not None:
+        return options.prior
+    stacking = options.operator == "linear" and rule is not None and not rule.needs_derivatives
+    return 1.0 if stacking or options.operator == "selection" else 1.01
+
+
+def _scores(options: Namespace) -> Kind:
+    kind: Kind = options.scores
+    return kind
+
+
+def _require_derivatives(models: Mapping[str, Predictive], options: Namespace) -> None:
+    """Say in words of the command line what else can be done."""
+    lacking = [
+        name
+        for name, model in models.items()
+        if not model.has_derivatives and not model.likelihood.discrete
+    ]
+    if lacking:
+        raise UnsupportedError(
+            f"Model {lacking[0]!r} has log densities only; {options.operator} by the Hyvärinen "
+            "score needs their derivatives in the outcome. Name its likelihood by --family, or "
+            "use --operator linear (stacking), which needs none."
+        )

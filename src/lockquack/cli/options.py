@@ -1,0 +1,210 @@
+"""The options that several commands share.
+
+Names of operators, rules and kinds of scores are kept apart from their home, so that asking for
+help imports nothing; a test compares them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lockquack.cli.commands import near
+
+OPERATORS = ("linear", "locking", "superposition", "hybrid", "hoelder", "selection")
+RULES = ("hyvarinen", "log", "pairwise")
+SCORES = ("loo", "in-sample", "held-out")
+TRANSFORMS = ("log", "log10", "sqrt", "logit", "exp")
+
+_FILES = """\
+NetCDF file, Zarr store, or CSV files of draws ('fit-*.csv', one a chain); the model is called
+like its file, or as NAME=FILE says
+"""
+_FAMILY = """\
+the likelihood that the draws in the files are of, such as "normal(mu=alpha + beta * x,
+sigma=sigma)": names are variables of the file (posterior, constant_data) or of --y; NAME=FAMILY
+is for one model. Known then: derivatives, so the model can be locked, and the density anywhere, so
+the combination can be sampled and calibrated
+"""
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add the files and how to read them."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help=_FILES)
+    group = parser.add_argument_group("reading files")
+    group.add_argument(
+        "--family", action="append", default=[], metavar="[NAME=]FAMILY", help=_FAMILY
+    )
+    group.add_argument(
+        "--ignore-log-lik",
+        action="store_true",
+        help="do not compare --family with the log densities in the file, which may be of "
+        "something else",
+    )
+    group.add_argument(
+        "--y",
+        metavar="FILE[:NAME]",
+        help="observed outcomes, for files without them: a column of a CSV file, or a name in the "
+        "JSON data of a Stan program",
+    )
+    group.add_argument(
+        "--var-name",
+        metavar="NAME",
+        help="which outcome, if a NetCDF file has several; in CSV files, what the log densities "
+        "are called (log_lik)",
+    )
+    group.add_argument(
+        "--chains",
+        type=count,
+        metavar="N",
+        help="chains that follow each other in the rows of a CSV file without a column .chain",
+    )
+
+
+def add_fit(parser: argparse.ArgumentParser) -> None:
+    """Add how to combine the models."""
+    group = parser.add_argument_group("combining")
+    group.add_argument(
+        "--operator",
+        type=choice("operator", OPERATORS),
+        default="locking",
+        metavar="NAME",
+        help=f"how the densities are pooled: {', '.join(OPERATORS)} (default: locking)",
+    )
+    group.add_argument(
+        "--rule",
+        type=choice("rule", RULES),
+        metavar="NAME",
+        help=f"the score that the weights maximise: {', '.join(RULES)} (default: hyvarinen for "
+        "locking and hybrid; log for linear, hoelder and selection; for superposition log where "
+        "the densities are known anywhere, else hyvarinen)",
+    )
+    group.add_argument(
+        "--prior",
+        type=numbers,
+        metavar="A[,A...]",
+        help="concentration of the Dirichlet prior on the weights, one for all models or one each "
+        "(default: 1.01; 1 for linear by log)",
+    )
+    add_scores(group)
+    group.add_argument(
+        "--scale",
+        type=numbers,
+        metavar="S",
+        help="unit of the outcome for the Hyvärinen score (default: its standard deviation)",
+    )
+    group.add_argument(
+        "--score-transform",
+        type=choice("transform", TRANSFORMS),
+        metavar="NAME",
+        help="take the Hyvärinen score of this function of the outcome: log if densities do not "
+        "vanish at 0, logit if not at 0 and 1",
+    )
+
+
+def add_scores(parser: argparse._ActionsContainer) -> None:
+    """Add of which predictions scores are, and the seed."""
+    parser.add_argument(
+        "--scores",
+        type=choice("kind of scores", SCORES),
+        default="loo",
+        metavar="KIND",
+        help=f"of which predictions: {', '.join(SCORES)} (default: loo, leave-one-out)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        metavar="N",
+        help="seed of everything random (default: 0)",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser, *, tables: bool = True) -> None:
+    """Add where results and messages go."""
+    group = parser.add_argument_group("output")
+    if tables:
+        form = group.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="write JSON, for machines")
+        form.add_argument("--csv", action="store_true", help="write CSV, for machines")
+        group.add_argument(
+            "-o",
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="write to a file instead; .json and .csv say which form",
+        )
+    group.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    group.add_argument(
+        "--quiet", action="store_true", help="show no progress bars and no notes on stderr"
+    )
+    group.add_argument(
+        "--strict", action="store_true", help="exit with status 3 if there are notes"
+    )
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add where the work is done."""
+    parser.add_argument(
+        "--workers",
+        type=count,
+        metavar="N",
+        help="processes on this machine, by dask (default: threads of this one)",
+    )
+    parser.add_argument("--cluster", metavar="ADDRESS", help="dask scheduler to run on instead")
+
+
+def choice(kind: str, known: Sequence[str]) -> Callable[[str], str]:
+    """Make a reader of one of several names, which suggests the nearest."""
+
+    def read(text: str) -> str:
+        if text not in known:
+            hint = near(text, known) or f" Choose from {', '.join(known)}."
+            raise argparse.ArgumentTypeError(f"unknown {kind} {text!r}.{hint}")
+        return text
+
+    return read
+
+
+def count(text: str) -> int:
+    """Read a number from 1."""
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1; got {number}.")
+    return number
+
+
+def seed(text: str) -> int:
+    """Read a number from 0."""
+    number = _whole(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0; got {number}.")
+    return number
+
+
+def numbers(text: str) -> float | list[float]:
+    """Read a number, or several with commas between."""
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers; got {text!r}.") from None
+    return values[0] if len(values) == 1 else values
+
+
+def progressbar(options: argparse.Namespace) -> bool | None:
+    """Return what functions take: None shows a bar in a terminal only."""
+    return False if options.no_progress or options.quiet else None
+
+
+def few_threads() -> None:
+    """Before numpy is imported: on small matrices several threads get into each other's way."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number; got {text!r}.") from None

@@ -1,0 +1,171 @@
+"""Where results and messages go: data to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+import warnings
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from lockquack.cli.wording import shell_words
+from lockquack.errors import LockquackError, LockquackWarning
+
+_WIDTH = 88
+#: Short headings, so that a table fits a terminal of 80 columns.
+_HEADINGS = {
+    "weight_se": "±",
+    "weight_5%": "5 %",
+    "weight_95%": "95 %",
+    "score_se": "±",
+    "diff_se": "±",
+    "elpd_diff": "diff",
+    "dse": "±",
+    "observations": "obs",
+    "worst k": "k̂",
+    "least ess": "ess",
+}
+#: Words that stand out: verdicts in a table, what a line below it begins with.
+_STYLES = {
+    "best": "green",
+    "fine": "green",
+    "worse": "red",
+    "problem": "red",
+    "remark": "yellow",
+    "Note": "yellow",
+}
+_NUMBER = re.compile(r"[-+]?[\d.]*(e[-+]?\d+)?|nan|")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result in all the forms in which it can be written."""
+
+    above: list[str]
+    shown: pd.DataFrame  # of text
+    below: list[str]
+    table: pd.DataFrame  # of numbers, for CSV
+    record: Mapping[str, Any]  # for JSON
+
+
+def write_result(result: Result, options: Namespace) -> None:
+    """Write a result to standard output or to a file, in the form asked for."""
+    form = _form(options)
+    if form == "text" and options.output is None and sys.stdout.isatty() and find_spec("rich"):
+        _print_rich(result)
+        return
+    text = _as_text(result, form)
+    if options.output is None:
+        print(text)
+    else:
+        require_writable(options.output)
+        options.output.write_text(f"{text}\n", encoding="utf-8")
+        say(f"written: {options.output}", options)
+
+
+def say(message: str, options: Namespace) -> None:
+    """Write a message to standard error, unless it should be quiet."""
+    if not options.quiet:
+        print(f"lockquack: {message}", file=sys.stderr)
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a file in a folder that does not exist, before the work is done."""
+    if not path.absolute().parent.is_dir():
+        raise LockquackError(f"There is no folder {path.parent} to write {path.name} to.")
+
+
+@contextmanager
+def hear_warnings(options: Namespace) -> Iterator[list[str]]:
+    """Collect what is warned of inside; afterwards say what is left in the list.
+
+    A command takes out of it what its result shows already. Warnings of other libraries concern
+    developers, who see them with --traceback.
+    """
+    heard: list[str] = []
+
+    def hear(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = str(message)
+        if issubclass(category, LockquackWarning) and text not in heard:
+            heard.append(text)
+        elif options.traceback:
+            print(f"{category.__name__}: {text}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = hear
+        yield heard
+    for text in heard:
+        say(f"note: {shell_words(text)}", options)
+
+
+def plain(value: Any) -> Any:
+    """Turn numpy's and pandas' values into what JSON has; NaN and infinity into null."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, pd.DataFrame):
+        return {str(name): plain(row) for name, row in value.to_dict("index").items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _form(options: Namespace) -> Literal["text", "json", "csv"]:
+    suffix = options.output.suffix.lower() if options.output is not None else ""
+    if options.json or (suffix == ".json" and not options.csv):
+        return "json"
+    return "csv" if options.csv or suffix == ".csv" else "text"
+
+
+def _as_text(result: Result, form: Literal["text", "json", "csv"]) -> str:
+    if form == "json":
+        return json.dumps(plain(result.record), indent=2, ensure_ascii=False)
+    if form == "csv":
+        return result.table.to_csv().rstrip("\n")
+    table = result.shown.to_string()
+    return "\n".join([*_wrapped(result.above), "", table, "", *_wrapped(result.below)]).rstrip()
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    return [textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in lines]
+
+
+def _print_rich(result: Result) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in result.above:
+        console.print(Text(line, style="bold" if line == result.above[0] else ""))
+    table = Table(box=None, header_style="dim", padding=(0, 1), pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for name in result.shown:
+        numeric = all(_NUMBER.fullmatch(cell) for cell in result.shown[name])
+        heading = _HEADINGS.get(str(name), str(name))
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric)
+    for name, row in result.shown.iterrows():
+        style = "bold" if str(name).startswith("[") else ""
+        cells = [Text(str(cell), style=_STYLES.get(str(cell), "")) for cell in row]
+        table.add_row(Text(str(name)), *cells, style=style)
+    console.print(Padding(table, (1, 0)))
+    for line in result.below:
+        kinds = [_STYLES[word] for word in re.findall(r"\w+(?=: )", line) if word in _STYLES]
+        console.print(Text(line, style=kinds[0] if kinds else "dim"))

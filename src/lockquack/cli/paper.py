@@ -1,0 +1,95 @@
+"""``lockquack paper``: the paper's experiments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from lockquack.cli.commands import Command, near
+from lockquack.cli.options import choice, count, few_threads, seed
+from lockquack.cli.requiring import require
+
+#: Kept apart from their home, so that asking for help imports nothing; a test compares them.
+EXPERIMENTS = ("weights", "scores", "sampling", "overfitting", "demo")
+FORMATS = ("png", "pdf", "svg")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    known = ("all", *EXPERIMENTS)
+    parser.add_argument(
+        "experiment",
+        nargs="?",
+        default="all",
+        type=choice("experiment", known),
+        metavar="EXPERIMENT",
+        help=f"{', '.join(known)} (default: all)",
+    )
+    parser.add_argument(
+        "--replications", type=count, default=100, metavar="N", help="how many (default: 100)"
+    )
+    parser.add_argument(
+        "--seed", type=seed, default=0, metavar="N", help="seed of everything random (default: 0)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("paper-output"),
+        metavar="DIR",
+        help="where files go (default: paper-output)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=count,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes (default: as many as there are processors)",
+    )
+    parser.add_argument("--cluster", metavar="ADDRESS", help="dask scheduler to run on instead")
+    parser.add_argument(
+        "--format",
+        type=_formats,
+        default="png",
+        metavar="png,pdf,svg",
+        help="of the figures (default: png)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    few_threads()
+    require("matplotlib", "paper")
+    from lockquack.paper.experiments import EXPERIMENTS as KNOWN
+    from lockquack.paper.experiments import Order
+    from lockquack.paper.runner import Runner
+
+    runner = Runner(options.output, options.seed, options.workers, options.cluster)
+    order = Order(runner, options.replications, options.format)
+    wanted = EXPERIMENTS if options.experiment == "all" else (options.experiment,)
+    for name in wanted:
+        report = KNOWN[name](order)
+        print(f"{report.summary}\n")
+        for path in report.files:
+            print(f"  {path}")
+        print(flush=True)
+    return 0
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for part in text.split(","))
+    unknown = [part for part in chosen if part not in FORMATS]
+    if unknown:
+        hint = near(unknown[0], FORMATS) or f" Choose from {','.join(FORMATS)}."
+        raise argparse.ArgumentTypeError(f"unknown format {unknown[0]!r}.{hint}")
+    return chosen
+
+
+COMMAND = Command(
+    name="paper",
+    summary="run the paper's experiments again",
+    description="Run the experiments of Yao, Carvalho, Mesquita and McLatchie (2023) again: "
+    "figures and the tables behind them. An interrupted run goes on where it stopped.",
+    examples=("lockquack paper", "lockquack paper weights --replications 10"),
+    add_options=_add_options,
+    run=_run,
+)

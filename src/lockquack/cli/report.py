@@ -1,0 +1,92 @@
+"""``lockquack report``: one page about a combination, for people."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from lockquack.cli.commands import Command
+from lockquack.cli.options import (
+    add_cluster,
+    add_fit,
+    add_output,
+    add_sources,
+    count,
+    few_threads,
+    progressbar,
+)
+from lockquack.cli.requiring import require
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    add_sources(parser)
+    group = parser.add_argument_group("report")
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="where the page goes (default: report.html)",
+    )
+    group.add_argument("--title", metavar="TEXT", help="heading of the page")
+    group.add_argument(
+        "--methods",
+        metavar="NAME[,NAME...]",
+        help="methods to compare with, as for lockquack compare; none: no comparison",
+    )
+    group.add_argument(
+        "--cv", type=count, default=10, metavar="N", help="folds of cross-validation (default: 10)"
+    )
+    add_fit(parser)
+    add_cluster(parser)
+    add_output(parser, tables=False)
+
+
+def _run(options: Namespace) -> int:
+    few_threads()
+    require("matplotlib", "cli")
+    from lockquack.cli import DOUBTFUL
+    from lockquack.cli.fitting import fit_models, is_doubtful
+    from lockquack.cli.output import hear_warnings, require_writable, say
+    from lockquack.cli.sources import read_models
+    from lockquack.parallel import cluster
+    from lockquack.report import write_report
+
+    require_writable(options.output)
+    with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
+        fit = fit_models(read_models(options), options)
+        write_report(
+            fit,
+            options.output,
+            title=options.title,
+            command=shlex.join(["lockquack", *sys.argv[1:]]),
+            methods=_methods(options.methods),
+            cv=options.cv,
+            progressbar=progressbar(options),
+        )
+        heard.clear()  # the page tells, with what to do about it
+        say(f"written: {options.output}", options)
+    return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.notes) else 0
+
+
+def _methods(given: str | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    return () if given == "none" else tuple(name.strip() for name in given.split(","))
+
+
+COMMAND = Command(
+    name="report",
+    summary="write one page about the combination, for people",
+    description="Combine models and write one page that a colleague can open in a browser: "
+    "weights, scores, calibration, pictures, and what to do about each warning.",
+    examples=(
+        "lockquack report normal.nc student.nc -o report.html",
+        'lockquack report a.nc b.nc --family "normal(mu=mu, sigma=sigma)" --title "Two models"',
+    ),
+    add_options=_add_options,
+    run=_run,
+)

@@ -1,0 +1,137 @@
+"""``lockquack sample``: draw from the combination."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockquack.cli.commands import Command
+from lockquack.cli.options import (
+    add_cluster,
+    add_fit,
+    add_output,
+    add_sources,
+    choice,
+    count,
+    few_threads,
+    progressbar,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from lockquack.predictive import Predictive
+
+METHODS = ("auto", "inverse-cdf", "rejection", "importance", "smc", "mixture-is")
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    add_sources(parser)
+    group = parser.add_argument_group("sampling")
+    group.add_argument(
+        "-n", "--draws", type=count, default=1000, metavar="N", help="how many (default: 1000)"
+    )
+    group.add_argument(
+        "--method",
+        type=choice("method", METHODS),
+        default="auto",
+        metavar="NAME",
+        help=f"{', '.join(METHODS)} (default: auto)",
+    )
+    group.add_argument(
+        "--loo", action="store_true", help="leave each observation out of its own prediction"
+    )
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="where the draws go: .nc or .zarr for ArviZ (group posterior_predictive), .csv for R "
+        "(a row a draw, a column y[i] an observation)",
+    )
+    add_fit(parser)
+    add_cluster(parser)
+    add_output(parser, tables=False)
+
+
+def _run(options: Namespace) -> int:
+    few_threads()
+    from lockquack.cli import DOUBTFUL
+    from lockquack.cli.fitting import fit_models, is_doubtful
+    from lockquack.cli.output import hear_warnings, require_writable, say
+    from lockquack.cli.sources import read_models
+    from lockquack.errors import ParameterError
+    from lockquack.parallel import cluster
+    from lockquack.storage import write_tree
+
+    require_writable(options.output)
+    if options.output.suffix not in (".nc", ".zarr", ".csv"):
+        raise ParameterError(f"{options.output} must end in .nc, .zarr or .csv.")
+    with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
+        models = read_models(options)
+        _require_evaluable(models)
+        fit = fit_models(models, options)
+        weights = ", ".join(f"{name} {float(w):.3f}" for name, w in fit.weights.to_series().items())
+        say(f"weights: {weights}", options)
+        tree = fit.sample(
+            options.draws,
+            method=options.method,
+            loo=options.loo,
+            random_seed=options.seed,
+            progressbar=progressbar(options),
+        )
+        if options.output.suffix == ".csv":
+            _write_csv(tree, options.output)
+        else:
+            write_tree(tree, options.output)
+        say(
+            f"{options.draws} draws of {fit.observations.n} observations: {options.output}", options
+        )
+    return DOUBTFUL if is_doubtful(fit) or (options.strict and heard) else 0
+
+
+def _require_evaluable(models: Mapping[str, Predictive]) -> None:
+    """Say in words of the command line what can be done, before the fit."""
+    from lockquack.errors import UnsupportedError
+
+    lacking = [name for name, model in models.items() if not model.evaluable]
+    if lacking:
+        raise UnsupportedError(
+            f"Model {lacking[0]!r} is known at the observed outcomes only, so the combination "
+            "cannot be sampled. Name its likelihood and the draws of its parameters: "
+            f'--family {lacking[0]}="normal(mu=mu, sigma=sigma)".'
+        )
+
+
+def _write_csv(tree: xr.DataTree, path: Path) -> None:
+    """Write a row a draw, as R's posterior package reads it."""
+    import numpy as np
+    import pandas as pd
+
+    (draws,) = tree["posterior_predictive"].to_dataset().data_vars.values()
+    values = draws.transpose("chain", "draw", ...).values
+    chains, n = values.shape[:2]
+    shape = values.shape[2:]
+    names = [f"y[{','.join(str(i + 1) for i in index)}]" for index in np.ndindex(*shape)]
+    table = pd.DataFrame(values.reshape(chains * n, -1), columns=names)
+    table.insert(0, ".chain", np.repeat(np.arange(1, chains + 1), n))
+    table.insert(1, ".iteration", np.tile(np.arange(1, n + 1), chains))
+    table.insert(2, ".draw", np.arange(1, chains * n + 1))
+    table.to_csv(path, index=False)
+
+
+COMMAND = Command(
+    name="sample",
+    summary="draw outcomes from the combination",
+    description="Draw outcomes from the combination at each observation. The models' densities "
+    "must be known anywhere, not only at the observed outcomes: see --family.",
+    examples=(
+        'lockquack sample a.nc b.nc --family "normal(mu=mu, sigma=sigma)" -n 4000 -o draws.nc',
+        "lockquack sample a.nc b.nc --family a=normal --family b=student_t -o draws.csv",
+    ),
+    add_options=_add_options,
+    run=_run,
+)

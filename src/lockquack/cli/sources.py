@@ -1,0 +1,256 @@
+"""From what was written on the command line to models."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from lockquack.adapters.arrays import from_arrays
+from lockquack.adapters.csv import choose_outcome, cmdstan_run, is_cmdstan, read_data, read_draws
+from lockquack.adapters.datatree import _log_marginal_likelihood, choose_variable, from_datatree
+from lockquack.adapters.family import from_family
+from lockquack.adapters.formula import Formula, on_observations, parse_formula
+from lockquack.adapters.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
+from lockquack.errors import LockquackError, UnsupportedError, unknown_name
+from lockquack.predictive import LOGP_GROUP, Predictive
+from lockquack.storage import read_tree
+
+_OBSERVED = "observed_data"
+_FAMILY = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<formula>\w+(?:\(.*\))?)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's name and the files of its draws: several are chains in CSV."""
+
+    name: str
+    paths: tuple[Path, ...]
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"{self.paths[0]}{more}"
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether the draws are in CSV files."""
+        return self.paths[0].suffix.lower() in (".csv", ".txt")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Observed outcomes from a file of their own, and what else is in it."""
+
+    name: str
+    y: xr.DataArray
+    data: Mapping[str, xr.DataArray]
+
+
+def find_sources(arguments: Sequence[str]) -> list[Source]:
+    """Find the files of each model.
+
+    Files that CmdStan wrote for the chains of one program are one model.
+    """
+    found = [_source(argument) for argument in arguments]
+    found = _join_chains(found)
+    for source in found:
+        same = [each.title for each in found if each.name == source.name]
+        if len(same) > 1:
+            raise LockquackError(
+                f"{' and '.join(same[:2])} are both called {source.name!r}. Name them: "
+                f"NAME={same[0]}."
+            )
+    return found
+
+
+def read_models(options: Namespace) -> dict[str, Predictive]:
+    """Read the models that the options of a command name."""
+    sources = find_sources(options.files)
+    formulas = read_formulas(options.family, [source.name for source in sources])
+    outcome = read_outcome(options.y)
+    return {
+        source.name: read_model(source, formulas.get(source.name), outcome, options)
+        for source in sources
+    }
+
+
+def read_model(
+    source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
+) -> Predictive:
+    """Read one model."""
+    with _naming(source):
+        if source.is_csv:
+            return _from_csv(source, formula, outcome, options)
+        return _from_tree(source.paths[0], formula, outcome, options)
+
+
+def read_formulas(given: Sequence[str], names: Sequence[str]) -> dict[str, Formula]:
+    """Read ``[NAME=]FAMILY``; one without a name is for all models that have none of their own."""
+    formulas: dict[str, Formula] = {}
+    for text in given:
+        parts = _FAMILY.fullmatch(text.strip())
+        # What is not of this form is explained by the error of parse_formula.
+        model, formula = (parts["model"], parts["formula"]) if parts else (None, text)
+        if model is not None and model not in names:
+            raise unknown_name("model", model, names)
+        parsed = parse_formula(formula)
+        if model is not None:
+            formulas[model] = parsed
+        else:
+            formulas = {name: formulas.get(name, parsed) for name in names}
+    return formulas
+
+
+def read_outcome(given: str | None) -> Outcome | None:
+    """Read ``FILE[:NAME]``."""
+    if given is None:
+        return None
+    path, name = Path(given), None
+    if not path.exists() and ":" in given:
+        file, name = given.rsplit(":", 1)
+        path = Path(file)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    data = read_data(path)
+    name, y = choose_outcome(data, name, path)
+    return Outcome(name, y, data)
+
+
+def _source(argument: str) -> Source:
+    name, path = "", argument
+    if "=" in argument and not Path(argument).exists():
+        name, path = argument.split("=", 1)
+    paths = _expand(path)
+    # 'fit-*.csv' is called fit
+    stem = re.sub(r"[-_. ]*[*?\[].*", "", Path(path).stem) or paths[0].stem
+    return Source(name or stem, paths)
+
+
+def _expand(path: str) -> tuple[Path, ...]:
+    """Find the files behind a path, a pattern, or a folder of CSV files."""
+    if Path(path).is_dir():
+        inside = tuple(sorted(Path(path).glob("*.csv")))
+        return inside or (Path(path),)
+    # What does not exist is missed when it is read.
+    return tuple(sorted(map(Path, glob(path)))) or (Path(path),)
+
+
+def _join_chains(sources: Sequence[Source]) -> list[Source]:
+    """Put single files of one Stan program, with chains of different numbers, together."""
+    joined: dict[str, Source] = {}
+    seen: set[tuple[str, str]] = set()
+    for source in sources:
+        path = source.paths[0]
+        single = len(source.paths) == 1 and source.is_csv and path.exists() and is_cmdstan(path)
+        # A name of its own says that it is a model of its own.
+        if not single or source.name != path.stem:
+            joined[f"{len(joined)} {source.name}"] = source
+            continue
+        program, chain = cmdstan_run(path)
+        if (program, chain) in seen:
+            raise LockquackError(
+                f"{path} is chain {chain} of the Stan program {program!r}, of which there is one "
+                "already. Say which files belong together: NAME='FILES*.csv'."
+            )
+        seen.add((program, chain))
+        before = joined.get(program, Source(program or path.stem, ()))
+        joined[program] = Source(before.name, (*before.paths, path))
+    return list(joined.values())
+
+
+def _from_csv(
+    source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
+) -> Predictive:
+    if outcome is None:
+        raise UnsupportedError(
+            "A CSV file of draws does not hold the observed outcomes. Give them: --y FILE:COLUMN."
+        )
+    draws = read_draws(source.paths, options.chains)
+    log_lik = options.var_name or LOG_LIK
+    if formula is not None:
+        model = _by_formula(formula, outcome.y, {**outcome.data, **draws})
+        if log_lik in draws and not options.ignore_log_lik:
+            compare_log_lik(model, log_lik, draws[log_lik].values)
+        return model
+    if log_lik not in draws and options.var_name is None:
+        draws = _matrix(draws, outcome.y.sizes[outcome.y.dims[0]]) or draws
+    found = generated_quantities(draws, log_lik, GRAD, CURV)
+    values: dict[str, Any] = {name: array.values for name, array in found.items()}
+    return from_arrays(y=outcome.y.values, **values)
+
+
+def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray] | None:
+    """Take a table of as many columns as there are outcomes for the log densities, in order."""
+    columns = [array for array in draws.values() if array.ndim == 2]
+    if len(columns) == n == len(draws):
+        return {LOG_LIK: xr.concat(columns, "obs").transpose("chain", "draw", "obs")}
+    arrays = [array for array in draws.values() if array.ndim == 3]
+    if len(draws) == 1 and arrays and arrays[0].shape[2] == n:
+        return {LOG_LIK: arrays[0]}
+    return None
+
+
+def _from_tree(
+    path: Path, formula: Formula | None, outcome: Outcome | None, options: Namespace
+) -> Predictive:
+    var_name: str | None = options.var_name
+    if formula is None and outcome is None:
+        return from_datatree(path, var_name=var_name)
+    tree = read_tree(path)
+    if outcome is not None and _OBSERVED not in tree.children:
+        name = var_name or _only(tree, LOGP_GROUP) or outcome.name
+        tree[_OBSERVED] = xr.DataTree(xr.Dataset({name: outcome.y}))
+    if formula is None:
+        return from_datatree(tree, var_name=var_name)
+    for group in ("posterior", _OBSERVED):
+        if group not in tree.children:
+            raise UnsupportedError(
+                f"There is no group {group!r}, which a family needs; there are "
+                f"{', '.join(tree.children)}."
+            )
+    name = choose_variable(tree, _OBSERVED, var_name)
+    y = tree[_OBSERVED].to_dataset()[name]
+    variables: dict[str, Any] = dict(outcome.data) if outcome is not None else {}
+    for group in ("constant_data", "posterior"):
+        if group in tree.children:
+            variables |= {str(k): v for k, v in tree[group].to_dataset().data_vars.items()}
+    model = _by_formula(formula, y, variables)
+    stored_logp = LOGP_GROUP in tree.children and name in tree[LOGP_GROUP].data_vars
+    if stored_logp and not options.ignore_log_lik:
+        stored = tree[LOGP_GROUP].to_dataset()[name].transpose("chain", "draw", ...)
+        compare_log_lik(model, f"{LOGP_GROUP}/{name}", stored.values)
+    return replace(model, log_marginal_likelihood=_log_marginal_likelihood(tree))
+
+
+def _by_formula(
+    formula: Formula, y: xr.DataArray, variables: Mapping[str, xr.DataArray]
+) -> Predictive:
+    named = {name: on_observations(name, array, y) for name, array in variables.items()}
+    parameters = formula.evaluate(named)
+    return from_family(formula.family, y=y, transform=formula.transform, **parameters)
+
+
+def _only(tree: xr.DataTree, group: str) -> str | None:
+    """Name of the only variable of a group."""
+    names = list(tree[group].data_vars) if group in tree.children else []
+    return str(names[0]) if len(names) == 1 else None
+
+
+@contextmanager
+def _naming(source: Source) -> Iterator[None]:
+    """Put the file's name in front of any error raised inside."""
+    try:
+        yield
+    except LockquackError as error:
+        if str(source.paths[0]) in str(error):
+            raise
+        raise type(error)(f"{source.title}: {error}") from error

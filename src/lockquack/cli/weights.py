@@ -1,0 +1,117 @@
+"""``lockquack weights``: combine models, show their weights."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockquack.cli.commands import Command
+from lockquack.cli.options import (
+    add_cluster,
+    add_fit,
+    add_output,
+    add_sources,
+    count,
+    few_threads,
+    progressbar,
+)
+from lockquack.cli.wording import shell_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lockquack.combination import Combination
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    add_sources(parser)
+    add_fit(parser)
+    parser.add_argument(
+        "--bootstrap",
+        type=count,
+        metavar="N",
+        help="draws of the Bayesian bootstrap behind errors and intervals of the weights",
+    )
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="write the fit to NetCDF or Zarr, for lq.load"
+    )
+    add_cluster(parser)
+    add_output(parser)
+
+
+def _run(options: Namespace) -> int:
+    few_threads()
+    from lockquack.cli import DOUBTFUL
+    from lockquack.cli.fitting import fit_models, is_doubtful
+    from lockquack.cli.output import Result, hear_warnings, require_writable, say, write_result
+    from lockquack.cli.sources import read_models
+    from lockquack.parallel import cluster
+    from lockquack.presentation import footer, header, rounded_table
+
+    for path in (options.save, options.output):
+        if path is not None:
+            require_writable(path)
+    with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
+        fit = fit_models(read_models(options), options)
+        table = _table(fit, options)
+        if not (options.json or options.csv or options.output):
+            # The table shows them.
+            heard[:] = [text for text in heard if text not in {n.message for n in fit.notes}]
+        below = [shell_words(line) for line in footer(fit)]
+        result = Result(header(fit), rounded_table(table), below, table, _record(fit, table))
+        write_result(result, options)
+        if options.save is not None:
+            fit.save(options.save)
+            say(f"written: {options.save}", options)
+    return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.notes) else 0
+
+
+def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
+    """Return the combination's table, with errors from as many bootstrap draws as asked for."""
+    table = fit.to_dataframe()
+    if options.bootstrap is None:
+        return table
+    draws = fit.bootstrap(
+        options.bootstrap, random_seed=options.seed, progressbar=progressbar(options)
+    )
+    rows = list(fit.names)
+    table.loc[rows, "weight_se"] = draws.std("draw", ddof=1).values
+    for column, p in (("weight_5%", 0.05), ("weight_95%", 0.95)):
+        table.loc[rows, column] = draws.quantile(p, "draw").values
+    return table
+
+
+def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
+    from lockquack import __version__
+    from lockquack.presentation import certificate
+
+    return {
+        "operator": fit.operator.name,
+        "rule": fit.rule.name,
+        "scores": fit.scores,
+        "observations": fit.observations.n,
+        "weights": dict(zip(fit.names, fit.weights.values.tolist(), strict=True)),
+        "parameters": {str(name): each.values for name, each in fit.parameters.data_vars.items()},
+        "table": table,
+        "converged": bool(fit.solution.converged),
+        "certificate": certificate(fit),
+        "notes": [{"kind": n.category.__name__, "message": n.message} for n in fit.notes],
+        "lockquack": __version__,
+    }
+
+
+COMMAND = Command(
+    name="weights",
+    summary="combine models, show their weights",
+    description="Combine models and show their weights, scores and how far to trust them. "
+    "Exit status 3: the solver did not converge.",
+    examples=(
+        "lockquack weights normal.nc student.nc",
+        "lockquack weights a.nc b.nc --operator linear --json",
+        "lockquack weights 'normal-*.csv' 'student-*.csv' --y data.csv:y",
+        'lockquack weights a=fit1.nc b=fit2.nc --family "normal(mu=mu, sigma=sigma)"',
+    ),
+    add_options=_add_options,
+    run=_run,
+)
