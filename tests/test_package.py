@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import lockquack as lq
 from lockquack import demo
 from lockquack.fitting.table import pairs_table
+from lockquack.testing import example_models
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,14 +35,65 @@ def test_public_names_are_what_dir_shows():
     assert set(dir(lq)) == set(lq.__all__)
     for name in lq.__all__:
         assert getattr(lq, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'lokc'"):
+    # Modules that were imported meanwhile do not show.
+    assert set(dir(lq)) == set(lq.__all__)
+    assert lq.__dict__.keys() & {"combination", "predictive"}
+
+
+def test_a_misspelt_name_is_suggested():
+    with pytest.raises(AttributeError, match="no attribute 'lokc'. Did you mean 'lock'?"):
         _ = lq.lokc
+    with pytest.raises(AttributeError, match="no attribute 'xyz'$"):
+        _ = lq.xyz
 
 
-def test_every_public_name_has_a_docstring():
-    for name in lq.__all__:
-        if not name.startswith("_"):
-            assert getattr(lq, name).__doc__, name
+@pytest.mark.parametrize(
+    ("near", "misspelt"),
+    [
+        ("locking", lambda m: lq.combine(m, "loking")),
+        ("hyvarinen", lambda m: lq.combine(m, "locking", "hyvarinnen")),
+        ("log", lambda m: lq.lock(m, rule="lgo")),
+        ("simplex", lambda m: lq.lock(m, weights="simplx")),
+        ("in-sample", lambda m: lq.lock(m, scores="insample")),
+        ("first", lambda m: lq.lock(m, prior={"frist": 1, "second": 1})),
+        ("marginal_likelihood", lambda m: lq.select(m, "marginal_liklihood")),
+        ("first", lambda m: lq.bma(m, {"frist": 1, "second": 1})),
+        ("lock", lambda m: lq.compare(m, ["lokc"])),
+        ("normal", lambda m: lq.from_family("nromal", y=[0.0])),
+        ("student_t", lambda m: lq.from_family("StudentT", y=[0.0])),
+        ("sigma", lambda m: lq.from_family("normal", y=[0.0], mu=0.0, simga=1.0)),
+        ("log", lambda m: lq.from_family("normal", y=[1.0], transform="lgo", mu=0.0, sigma=1.0)),
+        ("logit", lambda m: lq.Hyvarinen(transform="lgoit")),
+        ("rejection", lambda m: lq.equal(m).sample(1, method="rejecton")),
+        ("hdi", lambda m: lq.equal(m).interval(kind="hid")),
+        ("first", lambda m: lq.equal(m).at(x={"frist": [[0.0]], "second": [[0.0]]})),
+        ("first", lambda m: lq.equal(m).at(x={"frist": [[0.0]]})),
+        ("first", lambda m: lq.equal(m).predict_at({"frist": m["first"]})),
+    ],
+)
+def test_the_near_name_is_suggested_everywhere(near, misspelt):
+    with pytest.raises(lq.errors.LockquackError, match=f"Did you mean '{near}'"):
+        misspelt(example_models(8))
+
+
+#: What users call; the other methods of a model are for adapters and passes over draws.
+METHODS = {
+    "Combination": None,
+    "Distribution": None,
+    "Predictive": ["collapse", "ess", "loo", "save", "to_datatree", "to_zarr", "with_data"],
+}
+
+
+def test_every_public_name_has_a_docstring_with_an_example():
+    public = {name: getattr(lq, name) for name in lq.__all__ if not name.startswith("_")}
+    del public["errors"]  # a module
+    for owner, chosen in METHODS.items():
+        methods = dict(inspect.getmembers(getattr(lq, owner), inspect.isroutine))
+        names = chosen or [name for name in methods if not name.startswith("_")]
+        public |= {f"{owner}.{name}": methods[name] for name in names}
+    without = [name for name, each in public.items() if "Examples\n---" not in inspect.getdoc(each)]
+    assert without == []
+    assert len(public) > 60
 
 
 def test_the_numeric_core_knows_neither_labels_nor_ppls():

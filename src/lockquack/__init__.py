@@ -99,7 +99,11 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("lockquack.errors")
     if name not in _HOMES:
-        raise AttributeError(f"module 'lockquack' has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, __all__, n=1)
+        hint = f". Did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'lockquack' has no attribute {name!r}{hint}")
     return getattr(import_module(f"lockquack.{_HOMES[name]}"), name)
 
 

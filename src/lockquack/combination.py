@@ -63,6 +63,16 @@ class Combination(Plotting):
         What to know before trusting it; each was warned of when it was fitted.
     models
         The models, or None after :func:`load`.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models())
+    >>> fit.weights.round(2).to_series().to_dict()
+    {'first': 0.36, 'second': 0.64}
+    >>> fit.names, fit.operator, fit.scores
+    (('first', 'second'), Locking(), 'loo')
     """
 
     names: tuple[str, ...]
@@ -148,6 +158,15 @@ class Combination(Plotting):
         -------
         xarray.DataArray
             Weights with dimensions ``draw`` and ``model``.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> draws = fit.bootstrap(200, random_seed=1)
+        >>> dict(draws.sizes), draws.std("draw").round(2).values
+        ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
         """
         if n < 1:
             raise ParameterError(f"The number of bootstrap draws must be at least 1; got {n}.")
@@ -180,6 +199,15 @@ class Combination(Plotting):
         -------
         xarray.DataArray
             Covariances with dimensions ``model`` and ``model_``.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.sandwich().round(3).values
+        array([[ 0.011, -0.011],
+               [-0.011,  0.011]])
         """
         if self.method or isinstance(self.problem, SelectionProblem):
             raise UnsupportedError("These weights are not the optimum of a smooth score.")
@@ -225,6 +253,15 @@ class Combination(Plotting):
         xarray.DataArray
             Weights with dimensions ``chain``, ``draw`` and ``model``, as ArviZ takes them. Its
             attribute ``learning_rate`` is η.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> draws = fit.posterior(100, random_seed=1)
+        >>> draws.dims, draws.attrs["learning_rate"] > 0
+        (('chain', 'draw', 'model'), True)
         """
         if n < 1 or chains < 1:
             raise ParameterError(f"n and chains must be at least 1; got {n} and {chains}.")
@@ -257,6 +294,15 @@ class Combination(Plotting):
             the leave-one-out Hyvärinen score; ``elpd`` and ``pareto_k``, the leave-one-out log
             score by PSIS and the tail index that tells whether to trust it. The Hyvärinen
             score does not depend on the latter.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> found = fit.diagnostics()
+        >>> bool((found["pareto_k"] < 0.7).all()), bool((found["ess_grad"] > 400).all())
+        (True, True)
         """
         parts = []
         for model in self._require_models().values():
@@ -277,6 +323,18 @@ class Combination(Plotting):
         and its standard error, paired over observations; ``mcse``, the part of the score's
         error that is due to the finite number of draws. The combination is scored on the
         observations that its weights were fitted to, which flatters it a little.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.to_dataframe()[["weight", "score", "diff"]].round(1)
+                   weight  score  diff
+        model
+        [locking]     NaN  111.2   0.0
+        first         0.4   15.5 -95.7
+        second        0.6   80.4 -30.9
         """
         scored = self._scored
         behind = scored - scored[0]
@@ -299,6 +357,18 @@ class Combination(Plotting):
         """Write to NetCDF, or to Zarr if the path ends in ``.zarr``; read with :func:`load`.
 
         The models' draws are not part of it, only their jets at the observations.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fit.save(f"{folder}/fit.nc")
+        ...     again = lq.load(f"{folder}/fit.nc")
+        >>> bool((again.weights == fit.weights).all())
+        True
         """
         from lockquack.storage import save_combination
 
@@ -376,6 +446,17 @@ def load(path: str | Path) -> Combination:
     """Read a combination that :meth:`Combination.save` wrote.
 
     Everything but the models' draws is there: weights, scores, table, notes, bootstrap.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models())
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fit.save(f"{folder}/fit.nc")
+    ...     lq.load(f"{folder}/fit.nc").names
+    ('first', 'second')
     """
     from lockquack.storage import load_combination
 

@@ -58,6 +58,15 @@ class Distribution:
     handled by quadrature, to about eight digits; vector outcomes by Monte Carlo. Densities of
     these have errors that are reported; distribution functions, quantiles, intervals and moments
     are those of their components, each by itself, in 4000 draws.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models())
+    >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+    >>> new.mean().round(1).values
+    array([ 0.9, -0.5])
     """
 
     models: Mapping[str, Predictive]
@@ -91,6 +100,15 @@ class Distribution:
             points × observations.
         stacklevel
             Whose line warnings name.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.logpdf(0.0).round(2).values
+        array([-1.37, -1.08])
         """
         if y is None:
             self._require_observed("logpdf")
@@ -110,6 +128,15 @@ class Distribution:
 
         Its attribute ``max_error`` is the largest relative error of a normaliser; all of them are
         the coordinate ``error``.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> bool((new.log_norm() <= 0).all())
+        True
         """
         normalised = self.normalised(stacklevel=stacklevel + 1)
         result = self.observations.label(normalised.log_norm.copy(), name="log_norm")
@@ -122,14 +149,34 @@ class Distribution:
         return result
 
     def cdf(self, y: Any = None) -> xr.DataArray:
-        """Probability of at most y, by default at the observed outcomes; see :meth:`logpdf`."""
+        """Probability of at most y, by default at the observed outcomes; see :meth:`logpdf`.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.cdf(0.0).round(2).values
+        array([0.17, 0.7 ])
+        """
         if y is None:
             self._require_observed("cdf")
         points, leading = self._points(y)
         return self._label(self.marginals.cdf(points), leading, "cdf")
 
     def quantile(self, p: ArrayLike) -> xr.DataArray:
-        """Outcomes below which there is probability p, along a dimension ``quantile``."""
+        """Outcomes below which there is probability p, along a dimension ``quantile``.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.quantile(0.5).round(1).values
+        array([ 0.9, -0.5])
+        """
         wanted = np.asarray(p, dtype=np.float64)
         if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise ParameterError(f"p must be one or more probabilities between 0 and 1; got {p!r}.")
@@ -142,19 +189,58 @@ class Distribution:
         ``kind="central"`` leaves the same probability on both sides; ``"hdi"`` is the shortest
         interval. Where the density has several modes, a set of several intervals would be
         shorter still. Of whole numbers, an interval has at least that probability.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.interval(0.9, kind="hdi").sizes["ci_bound"]
+        2
         """
         return self._label(self.marginals.interval(prob, kind), {"ci_bound": _BOUNDS}, "interval")
 
     def mean(self) -> xr.DataArray:
-        """Mean at each observation; NaN or infinite where tails are too heavy to have one."""
+        """Mean at each observation; NaN or infinite where tails are too heavy to have one.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.mean().round(1).values
+        array([ 0.9, -0.5])
+        """
         return self._label(self.marginals.mean()[None], None, "mean")
 
     def var(self) -> xr.DataArray:
-        """Variance at each observation; infinite where tails are too heavy to have one."""
+        """Variance at each observation; infinite where tails are too heavy to have one.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> bool((new.var() > 1).all())
+        True
+        """
         return self._label(self.marginals.var()[None], None, "var")
 
     def mode(self) -> xr.DataArray:
-        """Outcome of the highest density at each observation."""
+        """Outcome of the highest density at each observation.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.mode().round(1).values
+        array([ 0.9, -0.5])
+        """
         if self.scalar:
             return self._label(self.pooled.mode()[None], None, "mode")
         highest = modes(self.models, self.operator, self.x, self._draws(), loo=self.loo)
@@ -168,7 +254,18 @@ class Distribution:
         random_seed: int | np.random.Generator | None = None,
         stacklevel: int = 2,
     ) -> xr.DataTree:
-        """Draw outcomes at each observation; see :meth:`Combination.sample`."""
+        """Draw outcomes at each observation; see :meth:`Combination.sample`.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> draws = new.sample(100, random_seed=1)
+        >>> dict(draws["posterior_predictive"]["y"].sizes)
+        {'chain': 1, 'draw': 100, 'obs_id': 2}
+        """
         if n < 1:
             raise ParameterError(f"The number of draws must be at least 1; got {n}.")
         rng = np.random.default_rng(random_seed)
@@ -196,7 +293,17 @@ class Distribution:
     def pit(
         self, *, random_seed: int | np.random.Generator | None = 0, stacklevel: int = 2
     ) -> xr.DataArray:
-        """Probability integral transform of the observed outcomes; see :meth:`Combination.pit`."""
+        """Probability integral transform of the observed outcomes; see :meth:`Combination.pit`.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at([0.0, 0.0], x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> bool((new.pit() == new.cdf(0.0)).all())
+        True
+        """
         self._require_observed("pit")
         if self.scalar:
             self.normalised(stacklevel=stacklevel + 1)
@@ -236,7 +343,17 @@ class Distribution:
         return self._known["draws"]
 
     def normalised(self, *, stacklevel: int = 2) -> Normalised:
-        """Log densities at the outcomes and normalisers; warns of what is wrong, once."""
+        """Log densities at the outcomes and normalisers; warns of what is wrong, once.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+        >>> new.normalised().log_norm.shape
+        (2,)
+        """
         if "normalised" not in self._known:
             result = self._normalise()
             self._known["normalised"] = result

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from lockquack.collapse import Kind
 from lockquack.combination import Combination
-from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import FORMULAS
 from lockquack.jets import Array
 from lockquack.numeric import as_numeric
@@ -25,7 +25,7 @@ from lockquack.operators import (
 )
 from lockquack.pipeline import Plan, by_model, fit
 from lockquack.predictive import Predictive
-from lockquack.rules import Hyvarinen, LogScore, Rule, get_rule
+from lockquack.rules import RULES, Hyvarinen, LogScore, Rule, get_rule
 
 Models = Mapping[str, Predictive]
 Prior = float | Sequence[float] | Mapping[str, float]
@@ -464,6 +464,8 @@ def select(
             progressbar,
             {"log_evidence": log_evidence(models, log_marginal_likelihood, None)},
         )
+    if isinstance(by, str) and by not in RULES:
+        raise unknown_name("rule", by, [*RULES, "marginal_likelihood"])
     if log_marginal_likelihood is not None:
         raise ParameterError("Give log_marginal_likelihood with by='marginal_likelihood' only.")
     return fit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,14 @@ class Predicting(ABC):
             importance weights.
         progressbar
             Whether to show progress; by default in a terminal only.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.distribution(loo=True).mean().round(1).values[:3]
+        array([ 0.9, -1.1,  0.8])
         """
         if loo not in self._distributions:
             from lockquack.distribution import Distribution
@@ -119,7 +128,8 @@ class Predicting(ABC):
             try:
                 moved[name] = model.with_data(outcomes, **own)
             except (ParameterError, UnsupportedError) as error:
-                raise type(error)(f"Model {name!r}: {error}") from error
+                hint = _misspelt(data, self.names)
+                raise type(error)(f"Model {name!r}: {error}{hint}") from error
         observations = next(iter(moved.values())).observations
         return Distribution(
             moved,
@@ -150,6 +160,15 @@ class Predicting(ABC):
         -------
         Distribution
             The prediction of the new observations.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> others = example_models(5, random_seed=2)  # the same kind of models at other data
+        >>> fit.predict_at(others).mean().sizes["obs_id"]
+        5
         """
         from lockquack.checks import require_same_observations
         from lockquack.distribution import Distribution
@@ -200,6 +219,16 @@ class Predicting(ABC):
         xarray.DataArray
             One log density per observation. At the observed outcomes, its sum is the total log
             score.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> float(fit.logpdf(loo=True).sum().round(1))
+        -57.5
+        >>> fit.logpdf([[0.0], [1.0]]).sizes  # two outcomes at each observation
+        Frozen({'point': 2, 'obs_id': 40})
         """
         if data or self._are_others(y):
             _refuse_loo(loo)
@@ -212,13 +241,31 @@ class Predicting(ABC):
         The coordinate ``error`` is the relative error of each normaliser: a bound from quadrature,
         or a Monte Carlo standard error for vector outcomes, whose Pareto k̂ is the coordinate
         ``pareto_k``.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> log_norm = fit.log_norm()
+        >>> bool((log_norm <= 0).all()), bool((log_norm["error"] < 1e-6).all())
+        (True, True)
         """
         return self.distribution(loo=loo, progressbar=progressbar).log_norm(stacklevel=3)
 
     def cdf(
         self, y: Any = None, *, loo: bool = False, progressbar: bool | None = None, **data: Any
     ) -> xr.DataArray:
-        """Probability of at most y at each observation; parameters as for :meth:`logpdf`."""
+        """Probability of at most y at each observation; parameters as for :meth:`logpdf`.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.cdf(0.0).round(2).values[:3]
+        array([0.18, 0.86, 0.21])
+        """
         if data or self._are_others(y):
             _refuse_loo(loo)
             return self.at(y, progressbar=progressbar, **data).cdf()
@@ -227,7 +274,17 @@ class Predicting(ABC):
     def quantile(
         self, p: ArrayLike, *, loo: bool = False, progressbar: bool | None = None
     ) -> xr.DataArray:
-        """Outcomes below which there is probability p, along a dimension ``quantile``."""
+        """Outcomes below which there is probability p, along a dimension ``quantile``.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.quantile([0.1, 0.5]).round(1).values[:, :3]
+        array([[-0.4, -2.4, -0.5],
+               [ 0.9, -1.1,  0.8]])
+        """
         return self.distribution(loo=loo, progressbar=progressbar).quantile(p)
 
     def interval(
@@ -242,15 +299,42 @@ class Predicting(ABC):
 
         ``kind="central"`` leaves the same probability on both sides; ``"hdi"`` is the shortest
         interval (not a union of several, where the density has several modes).
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.interval(0.9).round(1).values[:, :3]
+        array([[-0.7, -2.8, -0.9],
+               [ 2.6,  0.6,  2.5]])
         """
         return self.distribution(loo=loo, progressbar=progressbar).interval(prob, kind=kind)
 
     def mean(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
-        """Mean at each observation; NaN or infinite where tails are too heavy to have one."""
+        """Mean at each observation; NaN or infinite where tails are too heavy to have one.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.mean().round(1).values[:3]
+        array([ 0.9, -1.1,  0.8])
+        """
         return self.distribution(loo=loo, progressbar=progressbar).mean()
 
     def var(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
-        """Variance at each observation; infinite where tails are too heavy to have one."""
+        """Variance at each observation; infinite where tails are too heavy to have one.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.var().round(2).values[:3]
+        array([1.02, 1.04, 1.01])
+        """
         return self.distribution(loo=loo, progressbar=progressbar).var()
 
     def mode(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
@@ -259,6 +343,14 @@ class Predicting(ABC):
         A log-linear pool of log-concave densities has one mode, between the outermost modes of
         the models. Heavy tails can have several: the equal pool of Cauchy densities at ±5 has
         modes at ±4.9.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.mode().round(1).values[:3]
+        array([ 0.9, -1.1,  0.8])
         """
         return self.distribution(loo=loo, progressbar=progressbar).mode()
 
@@ -343,6 +435,15 @@ class Predicting(ABC):
             uniform; None takes the middle, which is not.
         progressbar
             Whether to show progress; by default in a terminal only.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> pit = fit.pit()
+        >>> bool(((pit > 0) & (pit < 1)).all())
+        True
         """
         distribution = self.distribution(loo=loo, progressbar=progressbar)
         return distribution.pit(random_seed=random_seed, stacklevel=3)
@@ -379,6 +480,19 @@ class Predicting(ABC):
             width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
             probability integral transform is uniform [1]_. Shares have a standard error of
             √(p (1 − p) / n). Vector outcomes are looked at component by component.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> fit.coverage([0.9])[["0.9"]].round(2)
+                     0.9
+        model
+        [locking]   0.92
+        [stacking]  0.95
+        first       0.82
+        second      0.85
 
         References
         ----------
@@ -493,6 +607,16 @@ def _own(data: Mapping[str, Any], name: str, names: tuple[str, ...]) -> dict[str
         else:
             result[key] = given
     return result
+
+
+def _misspelt(data: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """Suggest the model whose name is like that of a key of a dict."""
+    keys = [str(key) for given in data.values() if isinstance(given, Mapping) for key in given]
+    for key in keys:
+        near = get_close_matches(key, names, n=1)
+        if near and key not in names:
+            return f" Did you mean {near[0]!r} by {key!r}?"
+    return ""
 
 
 def _arrays(data: Mapping[str, Any]) -> list[Any]:

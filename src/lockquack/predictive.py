@@ -95,6 +95,15 @@ class Predictive(ABC):
 
     Made by :func:`from_arrays`, :func:`from_family`, :func:`from_datatree` and the other
     adapters, never directly. Nothing in it changes; passes over the draws are remembered.
+
+    Examples
+    --------
+    >>> from lockquack.testing import example_models
+    >>> model = example_models()["first"]
+    >>> model
+    <FamilyPredictive normal; chain: 4, draw: 250, obs_id: 40, components: 1>
+    >>> model.has_derivatives, model.evaluable  # it can be locked; it can be sampled
+    (True, True)
     """
 
     observations: Observations
@@ -199,6 +208,13 @@ class Predictive(ABC):
             The outcomes there.
         **data
             What else is different there: covariates or parameters.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> model.with_data([0.0, 1.0], x=[[0.5], [2.0]]).n_obs
+        2
         """
         raise UnsupportedError(
             f"{self.likelihood.description} holds values at the observed outcomes only, so it "
@@ -239,7 +255,15 @@ class Predictive(ABC):
     def collapse(
         self, kind: Kind = "loo", *, derivatives: bool = True, progressbar: bool | None = None
     ) -> Collapsed:
-        """Predictive jet at every observation, averaged over the draws; see :func:`collapse`."""
+        """Predictive jet at every observation, averaged over the draws; see :func:`collapse`.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> model.collapse("loo").jet.grad.shape  # observations × components
+        (40, 1)
+        """
         key = kind, derivatives
         if key not in self._passes:
             with progress_bar(self.n_obs, "pass over draws", progressbar) as advance:
@@ -306,7 +330,16 @@ class Predictive(ABC):
         )
 
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
-        """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass."""
+        """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> loo = model.loo()
+        >>> float(loo.logp.sum().round(1)), float(loo.pareto_k.max().round(1))
+        (-75.7, 0.6)
+        """
         if not self._loo:
             parts = []
             with progress_bar(self.n_obs, "PSIS", progressbar) as advance:
@@ -326,6 +359,13 @@ class Predictive(ABC):
         """Effective sample sizes of the two averages in the leave-one-out Hyvärinen score.
 
         Per observation: of the gradient g and of h + g² (h the second derivative), by ArviZ.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> bool((model.ess()["grad"] > 400).all())
+        True
         """
         import xarray as xr
 
@@ -344,6 +384,13 @@ class Predictive(ABC):
 
         Log densities and, where there are any, derivatives at every draw and observation are
         computed and stored. The outcome is called ``y`` unless ``var_name`` says otherwise.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> sorted(model.to_datatree().children)
+        ['log_likelihood', 'log_likelihood_curv', 'log_likelihood_grad', 'observed_data']
         """
         import xarray as xr
 
@@ -407,6 +454,17 @@ class Predictive(ABC):
             What to call the outcome, ``y`` by default.
         progressbar
             Whether to show progress; by default in a terminal only.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> import tempfile
+        >>> import lockquack as lq
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.to_zarr(f"{folder}/first.zarr")
+        ...     lq.from_datatree(f"{folder}/first.zarr", lazy=False)
+        <ArrayPredictive normal; chain: 4, draw: 250, obs_id: 40, components: 1>
         """
         from lockquack.streaming import stream_to_zarr
 
@@ -416,6 +474,17 @@ class Predictive(ABC):
         """Write to NetCDF, or to Zarr if the path ends in ``.zarr``, for :func:`from_datatree`.
 
         Zarr stores are written group by group of observations, by :meth:`to_zarr`.
+
+        Examples
+        --------
+        >>> from lockquack.testing import example_models
+        >>> model = example_models()["first"]
+        >>> import tempfile
+        >>> import lockquack as lq
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/first.nc")
+        ...     lq.from_datatree(f"{folder}/first.nc")
+        <ArrayPredictive normal; chain: 4, draw: 250, obs_id: 40, components: 1>
         """
         from lockquack.storage import write_tree
 

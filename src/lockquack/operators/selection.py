@@ -12,6 +12,13 @@ class Selection(Linear):
 
     A mixture whose weights are all on one model. It ignores how close the others came; the
     bootstrap tells how often each of them would have been chosen.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> lq.combine(example_models(), lq.Selection(), lq.LogScore()).weights.values
+    array([0., 1.])
     """
 
     name = "selection"

@@ -54,6 +54,14 @@ class Hyvarinen(Rule):
     bounds
         The bounds for ``"logit"``, (0, 1) by default.
 
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.combine(example_models(), lq.Linear(), lq.Hyvarinen(scale=2.0))
+    >>> fit.rule
+    Hyvarinen(scale=2.0, transform=None, bounds=None)
+
     References
     ----------
     Hyvärinen (2005), Estimation of non-normalized statistical models by score matching, JMLR 6.

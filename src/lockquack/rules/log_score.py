@@ -23,6 +23,14 @@ class LogScore(Rule):
     Leave-one-out densities come from Pareto-smoothed importance sampling; where Pareto k̂ is
     high they are unreliable, and a note says so.
 
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models(), rule=lq.LogScore())
+    >>> fit.weights.round(1).to_series().to_dict()
+    {'first': 0.4, 'second': 0.6}
+
     References
     ----------
     Vehtari, Gelman, Gabry (2017), Practical Bayesian model evaluation using leave-one-out

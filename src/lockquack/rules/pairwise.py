@@ -23,6 +23,22 @@ class PairwiseScore(Rule):
     exact :class:`LogScore` sums for every trial of the weights. Like it, it sees the shape near
     each observation only. Outcomes that no model deems possible have no term.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y, rate = rng.poisson(3.0, size=40), 2.0 + 0.1 * rng.random((4, 100))
+    >>> fit = lq.lock(
+    ...     {
+    ...         "low": lq.from_family("poisson", y=y, mu=rate),
+    ...         "high": lq.from_family("poisson", y=y, mu=rate + 2.0),
+    ...     },
+    ...     rule=lq.PairwiseScore(),
+    ... )
+    >>> bool(fit.solution.converged)
+    True
+
     References
     ----------
     Dawid, Musio (2014), Theory and applications of proper scoring rules, Metron 72,

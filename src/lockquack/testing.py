@@ -1,0 +1,48 @@
+"""Small models to try things with: in examples, in tests, in other packages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockquack.adapters.family import from_family
+from lockquack.adapters.parameters import linear_predictor
+from lockquack.predictive import Predictive
+
+
+def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Predictive]:
+    """Make two regressions of the same outcomes, each with one of two covariates.
+
+    Their posteriors are known (normal likelihood, σ = 1, flat prior), so the draws are exact and
+    independent.
+
+    Parameters
+    ----------
+    n
+        Number of observations.
+    random_seed
+        Seed of the data and of the draws.
+
+    Returns
+    -------
+    dict of str to Predictive
+        Models ``"first"`` and ``"second"``, with 4 chains of 250 draws.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> lq.lock(example_models()).weights.round(2).to_series().to_dict()
+    {'first': 0.36, 'second': 0.64}
+    """
+    rng = np.random.default_rng(random_seed)
+    x = rng.normal(size=(n, 2))
+    y = x.sum(axis=1) + rng.normal(size=n)
+    models = {}
+    for k, name in enumerate(("first", "second")):
+        covariate = x[:, [k]]
+        precision = float(np.square(covariate).sum())
+        best = float(covariate[:, 0] @ y) / precision
+        slope = best + rng.normal(size=(4, 250, 1)) / np.sqrt(precision)
+        mu = linear_predictor(covariate, slope)
+        models[name] = from_family("normal", y=y, mu=mu, sigma=1.0)
+    return models
