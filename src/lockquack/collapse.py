@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -43,7 +44,7 @@ from lockquack.jets import (
     pool_derivatives,
     softmax,
 )
-from lockquack.parallel import thread_map
+from lockquack.parallel import Divisible, map_observations
 
 Kind = Literal["loo", "in-sample", "held-out"]
 
@@ -54,7 +55,7 @@ _TILE = 2**15
 _TILE_OBS = 2**10
 
 
-class DrawJets(Protocol):
+class DrawJets(Divisible, Protocol):
     """What the pass over draws reads: tiles of draws × observations, in float64."""
 
     @property
@@ -72,10 +73,6 @@ class DrawJets(Protocol):
     @property
     def draws_are_contiguous(self) -> bool:
         """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
-
-    @property
-    def is_thread_safe(self) -> bool:
-        """Whether several threads may read tiles at once."""
 
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
@@ -196,16 +193,22 @@ def collapse(
     """
     grid = BlockGrid(source.n_chains, source.n_draws)
     average = Average(kind, log_weights, density, derivatives)
-
-    def one_group(obs: slice) -> Collapsed:
-        return merge_blocks([pool_blocks(source, obs, grid, average)], grid)
-
+    work = partial(_one_group, grid=grid, average=average)
     groups = []
-    threads = None if source.is_thread_safe else 1
-    for group in thread_map(one_group, observation_groups(source), threads=threads):
+    # Weights of single observations cannot be sent along with only some of them.
+    for group in map_observations(
+        work, (source,), observation_groups(source), here=log_weights is not None
+    ):
         groups.append(group)
         progress(len(group.n_effective))
     return join(groups)
+
+
+def _one_group(
+    sources: Sequence[DrawJets], obs: slice, grid: BlockGrid, average: Average
+) -> Collapsed:
+    (source,) = sources
+    return merge_blocks([pool_blocks(source, obs, grid, average)], grid)
 
 
 def observation_groups(source: DrawJets) -> list[slice]:

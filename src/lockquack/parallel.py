@@ -94,7 +94,11 @@ D = TypeVar("D", bound=Divisible)
 
 
 def map_observations(
-    work: Callable[..., R], models: Sequence[D], groups: Sequence[slice], *items: Sequence[Any]
+    work: Callable[..., R],
+    models: Sequence[D],
+    groups: Sequence[slice],
+    *items: Sequence[Any],
+    here: bool = False,
 ) -> Iterator[R]:
     """Do the same work for every group of observations; yield the results in their order.
 
@@ -115,8 +119,10 @@ def map_observations(
         Slices of the observations, one after the other.
     *items
         What else differs between groups, as for ``map``.
+    here
+        Whether the work must be done in this process.
     """
-    client = active_client()
+    client = None if here else active_client()
     if client is not None and len(groups) > 1 and all(model.is_computed for model in models):
         yield from _on_cluster(client, work, models, groups, items)
         return
@@ -155,7 +161,8 @@ def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
         while waiting:
             yield waiting.popleft().result()
     finally:
-        client.cancel(list(waiting))
+        if waiting:
+            client.cancel(list(waiting))
 
 
 @contextmanager
@@ -276,4 +283,5 @@ def _ahead(client: Any, submit: Callable[[T], Any], items: Iterable[T]) -> Itera
         while waiting:
             yield client.gather(waiting.popleft())
     finally:
-        client.cancel(list(waiting))
+        if waiting:
+            client.cancel(list(waiting))

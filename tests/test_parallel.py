@@ -1,0 +1,314 @@
+"""The same answers on threads, on a dask cluster, and on one whose workers die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import cloudpickle
+import dask
+import dask.array as da
+import distributed
+import numpy as np
+import pytest
+
+import lockquack as lq
+from lockquack import parallel
+from lockquack.errors import NonFiniteError, ParameterError, ParetoWarning
+from lockquack.parallel import active_client, cluster, map_observations
+from tests.helpers import lock
+
+# Workers cannot import the tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+N, SHAPE = 3000, (4, 50)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two processes of one thread each."""
+    with cluster(workers=2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(N, 2))
+    return X, X.sum(axis=1) + rng.normal(size=N)
+
+
+def regressions(data, n=N):
+    X, y = data
+    rng = np.random.default_rng(12)
+
+    def model(columns):
+        coef = 1.0 + rng.normal(0.0, 0.05, size=(*SHAPE, columns))
+        mu = lq.linear_predictor(X[:n, :columns], coef)
+        return lq.from_family("normal", y=y[:n], mu=mu, sigma=rng.uniform(1.0, 1.2, size=SHAPE))
+
+    return {"one": model(1), "two": model(2)}
+
+
+def locally(monkeypatch, function, threads):
+    """Call a function as if there were no cluster, on so many threads."""
+    with monkeypatch.context() as patch:
+        patch.setattr(parallel, "active_client", lambda: None)
+        patch.setenv("LOCKQUACK_NUM_THREADS", str(threads))
+        return function()
+
+
+def assert_identical(got, expected):
+    np.testing.assert_array_equal(got.weights, expected.weights)
+    np.testing.assert_array_equal(got.pointwise, expected.pointwise)
+    np.testing.assert_array_equal(got.mcse, expected.mcse)
+
+
+def in_chunks(model, chunks, change=lambda part, array: array):
+    """Hold a model's draws as dask arrays."""
+    everything = slice(0, model.n_obs)
+    derivatives = [
+        model.derivatives(c, slice(0, model.n_draws), everything) for c in range(model.n_chains)
+    ]
+    arrays = {
+        "logp": model.all_logp(everything),
+        "grad": np.stack([grad[..., 0] for grad, _ in derivatives]),
+        "curv": np.stack([curv[..., 0] for _, curv in derivatives]),
+    }
+    lazy = {part: change(part, da.from_array(each, chunks)) for part, each in arrays.items()}
+    return lq.from_arrays(y=model.observations.values[:, 0], **lazy)
+
+
+def die_once(flag, chunk):
+    """Kill the process that is first to do this."""
+    if chunk.size:
+        try:
+            Path(flag).touch(exist_ok=False)
+        except FileExistsError:
+            return chunk
+        os.kill(os.getpid(), signal.SIGKILL)
+    return chunk
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mortal(lq.Predictive):
+    """A model that kills the first process that reads far enough."""
+
+    model: lq.Predictive
+    flag: str
+
+    def logp(self, chain, draws, obs):
+        return self.model.logp(chain, draws, obs)
+
+    def derivatives(self, chain, draws, obs):
+        if chain == 2 and obs.start > 1000:
+            die_once(self.flag, np.zeros(1))
+        return self.model.derivatives(chain, draws, obs)
+
+
+# Where work is done
+
+
+def test_groups_are_worked_on_in_order_wherever(client, data, monkeypatch):
+    models = list(regressions(data).values())
+    groups = [slice(start, min(start + 70, N)) for start in range(0, N, 70)]
+
+    def work(models, obs, name):
+        return name, [float(model.logp(0, slice(0, 3), obs).sum()) for model in models]
+
+    def done():
+        return list(map_observations(work, models, groups, range(len(groups))))
+
+    expected = [work(models, obs, i) for i, obs in enumerate(groups)]
+    assert done() == expected
+    assert locally(monkeypatch, done, 1) == expected
+    assert locally(monkeypatch, done, 3) == expected
+
+
+def test_a_cluster_gets_few_tasks_and_only_what_they_need(client, data, monkeypatch):
+    sent = []
+    submit = client.submit
+
+    def watched(function, *given, **options):
+        sent.append(len(cloudpickle.dumps(given)))
+        return submit(function, *given, **options)
+
+    monkeypatch.setattr(client, "submit", watched)
+    model = regressions(data)["two"]
+    model.collapse()
+    assert len(sent) <= 2 * parallel._width(client)
+    # Two covariates, the outcome and the offset of each observation once, and the draws with
+    # every task: not the draws × observations.
+    assert sum(sent) < 1.5 * (8 * 4 * N + len(sent) * 8 * 3 * 200) + len(sent) * 10_000
+    assert sum(sent) < 8 * N * 200 / 4
+
+
+def test_arrays_in_memory_are_never_sent(client, data, monkeypatch):
+    model = lq.from_datatree(regressions(data, 300)["one"].to_datatree())
+    monkeypatch.setattr(client, "submit", None)
+    monkeypatch.setattr(client, "compute", None)
+    model.collapse()
+    model.loo()
+
+
+def test_a_model_that_cannot_be_cut_is_sent_once(client, data, monkeypatch):
+    whole = []
+    submit = client.submit
+
+    def watched(function, *given, **options):
+        whole.append(function is parallel._itself)
+        return submit(function, *given, **options)
+
+    monkeypatch.setattr(client, "submit", watched)
+    model = regressions(data)["one"]
+    uncut = Mortal(model.observations, *SHAPE, model.likelihood, model=model, flag="")
+    object.__setattr__(uncut, "flag", __file__)  # exists: nobody dies
+    np.testing.assert_array_equal(uncut.collapse().jet.grad, model.collapse().jet.grad)
+    assert sum(whole) == 1
+
+
+def test_errors_on_workers_are_those_of_this_process(client, data):
+    model = regressions(data)["one"]
+    coef = model.parameters["mu"].coef.copy()
+    coef[3, 4, 0] = 1e200
+    spoilt = replace(model.parameters["mu"], coef=coef)
+    bad = replace(model, parameters={**model.parameters, "mu": spoilt})
+    with pytest.raises(NonFiniteError, match="not finite at observation 0 and 2999 more"):
+        bad.collapse()
+
+
+def test_there_is_a_client_only_if_one_is_active(client):
+    assert active_client() is client
+    assert client.submit(lambda: active_client() is None).result()
+    assert client.submit(parallel.n_threads).result() == 1
+
+
+def test_a_cluster_is_an_address_or_a_number_of_workers():
+    with cluster() as nothing:
+        assert nothing is None
+    with pytest.raises(ParameterError, match="not both"), cluster("tcp://localhost:1", 2):
+        pass
+
+
+def test_an_existing_cluster_is_joined_and_left_alone(client, data, monkeypatch):
+    address = client.scheduler.address
+    with cluster(address) as joined:
+        assert joined is not client
+        assert active_client() is joined
+        fit = lock(regressions(data, 500))
+    assert client.status == "running"
+    assert_identical(fit, locally(monkeypatch, lambda: lock(regressions(data, 500)), 2))
+
+
+# The same answers
+
+
+def stack(models):
+    """Stack without the warning that this is less reliable than locking."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParetoWarning)
+        return lq.stack(models)
+
+
+def test_weights_and_scores_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
+    for method in (lock, stack):
+        one, two = (
+            locally(monkeypatch, partial(method, regressions(data)), threads) for threads in (1, 2)
+        )
+        assert_identical(two, one)
+        assert_identical(method(regressions(data)), one)
+
+
+@pytest.mark.parametrize("chunks", [(4, 50, 500), (1, 20, 1500)])
+def test_chunks_on_a_cluster(client, data, monkeypatch, chunks):
+    models = regressions(data)
+    lazy = {name: in_chunks(model, chunks) for name, model in models.items()}
+    for method in (lock, stack):
+        got, expected = method(lazy), locally(monkeypatch, partial(method, models), 1)
+        np.testing.assert_allclose(got.weights, expected.weights, rtol=1e-12)
+        np.testing.assert_allclose(got.pointwise, expected.pointwise, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(got.mcse, expected.mcse, rtol=1e-12)
+
+
+def test_arrays_that_live_on_a_cluster(client, data, monkeypatch):
+    model = regressions(data, 400)["two"]
+    there = in_chunks(model, (2, 25, 100), lambda part, array: array.persist())
+    expected = locally(monkeypatch, lambda: replace(model).collapse(), 1)
+    np.testing.assert_allclose(there.collapse().jet.curv, expected.jet.curv, rtol=1e-12)
+
+
+def test_a_store_is_written_by_the_workers(client, data, tmp_path, monkeypatch):
+    model = regressions(data, 900)["two"]
+    monkeypatch.setattr("lockquack.streaming._CHUNK", 8 * 200 * 128)
+    model.to_zarr(tmp_path / "a.zarr")
+    lazy = lq.from_datatree(tmp_path / "a.zarr", lazy=True)
+    expected = locally(monkeypatch, lambda: replace(model).collapse("in-sample"), 1)
+    np.testing.assert_allclose(lazy.collapse("in-sample").jet.logp, expected.jet.logp, rtol=1e-12)
+
+
+# Workers that die, or are small
+
+
+def test_a_worker_that_dies_does_not_change_the_answer(client, data, tmp_path, monkeypatch):
+    model = regressions(data)["two"]
+    expected = locally(monkeypatch, lambda: replace(model).collapse(), 1)
+    flag = tmp_path / "died"
+    mortal = Mortal(model.observations, *SHAPE, model.likelihood, model=model, flag=str(flag))
+    np.testing.assert_array_equal(mortal.collapse().jet.curv, expected.jet.curv)
+    np.testing.assert_array_equal(mortal.collapse().influence, expected.influence)
+    assert flag.exists()
+
+
+def test_a_worker_that_dies_while_it_reads_chunks(client, data, tmp_path, monkeypatch):
+    model = regressions(data, 1000)["two"]
+    expected = locally(monkeypatch, lambda: replace(model).collapse(), 1)
+    flag = tmp_path / "died"
+
+    def deadly(part, array):
+        kill = partial(die_once, str(flag))
+        return array.map_blocks(kill, meta=np.empty((0, 0, 0))) if part == "curv" else array
+
+    lazy = in_chunks(model, (1, 25, 100), deadly)
+    np.testing.assert_allclose(lazy.collapse().jet.curv, expected.jet.curv, rtol=1e-12)
+    assert flag.exists()
+
+
+class Formula:
+    """An array of deviations y − μ that is computed as it is read."""
+
+    dtype, ndim = np.dtype(np.float64), 3
+
+    def __init__(self, y, mu):
+        self.y, self.mu = y, mu
+        self.shape = (*mu.shape, *y.shape)
+
+    def __getitem__(self, region):
+        chains, draws, obs = region
+        return self.mu[chains, draws, None] - self.y[obs]
+
+
+def test_draws_of_many_times_a_workers_memory():
+    rng = np.random.default_rng(13)
+    y, mu = rng.normal(size=42_000), rng.normal(size=(4, 500))
+    deviations = da.from_array(Formula(y, mu), (4, 500, 1000), asarray=False, fancy=False)
+    curv = da.full_like(deviations, -1.0)
+    limit = 320 * 2**20
+    assert deviations.nbytes + curv.nbytes > 4 * limit
+    model = lq.from_arrays(logp=deviations, grad=deviations, curv=curv, y=y)
+    # Without spilling: what does not fit would end the worker.
+    config = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False}
+    with (
+        dask.config.set(config),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit=limit, dashboard_address=":0"
+        ) as small,
+        distributed.Client(small),
+    ):
+        jet = model.collapse().jet
+    np.testing.assert_allclose(jet.grad[:, 0], mu.mean() - y, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(jet.curv[:, 0], mu.var() - 1.0, rtol=1e-9)
