@@ -118,6 +118,63 @@ def test_the_glossary_defines_what_it_lists():
     assert terms == sorted(terms, key=lambda term: term.lower().replace("ö", "o"))
 
 
+# How the site is built
+
+
+@pytest.fixture
+def extension(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "_extensions"))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(
+    "loading",
+    [
+        '<script async="async" src="https://cdn.example.org/x.js"></script>',
+        "<script src=https://example.org/x.js></script>",
+        '<link rel="stylesheet" href="//fonts.example.org/css">',
+        '<link href="https://example.org/y.css" rel="stylesheet" />',
+        '<img alt="badge" src="https://example.org/a.svg">',
+        '@import url("https://example.org/b.css");',
+        "src: url(https://example.org/b.woff2)",
+    ],
+)
+def test_a_page_that_loads_something_from_elsewhere_is_noticed(extension, loading):
+    assert extension("offline").from_elsewhere(f"<p>before</p>{loading}")
+
+
+def test_links_that_readers_may_follow_are_not(extension):
+    page = (
+        '<a href="https://example.org">there</a><script src="_static/x.js"></script>'
+        '<link rel="index" href="genindex.html"><math xmlns="http://www.w3.org/1998/Math/MathML">'
+    )
+    assert not extension("offline").from_elsewhere(page)
+
+
+@pytest.mark.parametrize(
+    ("written_in", "shown_in", "link", "expected"),
+    [
+        (
+            "CONTRIBUTING.md",
+            "docs/contributing.md",
+            "docs/design.md#one-rule",
+            "design.md#one-rule",
+        ),
+        ("CONTRIBUTING.md", "docs/contributing.md", "CHANGELOG.md", "changelog.md"),
+        ("docs/howto/stan.md", "docs/howto/stan.md", "../../CHANGELOG.md", "../changelog.md"),
+        ("docs/theory.md", "docs/theory.md", "paper.md#errata", "paper.md#errata"),
+        ("docs/citing.md", "docs/citing.md", "../CITATION.cff", "../CITATION.cff"),
+        ("docs/paper.md", "docs/paper.md", "https://example.org/a.md", "https://example.org/a.md"),
+        ("docs/paper.md", "docs/paper.md", "#errata", "#errata"),
+    ],
+)
+def test_links_in_the_repository_become_links_of_the_site(
+    extension, written_in, shown_in, link, expected
+):
+    shown = extension("outside").relink(f"see [it]({link}).", written_in, shown_in)
+    assert shown == f"see [it]({expected})."
+
+
 # The operator of the page on adding one
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
-from sphinx.errors import ExtensionError
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 #: What a page loads by itself; links that a reader may follow are another matter.
 _LOADED = re.compile(
@@ -26,6 +27,8 @@ def from_elsewhere(text: str) -> list[str]:
 def _check(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.format != "html":
         return
+    from sphinx.errors import ExtensionError
+
     for path in sorted(Path(app.outdir).rglob("*")):
         if path.suffix in {".html", ".css"}:
             found = from_elsewhere(path.read_text("utf-8"))

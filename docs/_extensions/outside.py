@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
 #: Which page stands for which file outside the folder of the documentation.
