@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,13 @@ def normals(rng) -> dict[str, lq.Predictive]:
         "right": lq.from_family("normal", y=y, mu=mu + 2.0, sigma=2 * sigma),
         "far": lq.from_family("student_t", y=y, nu=50.0, mu=mu + 8.0, sigma=0.5 * sigma),
     }
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """Path of a Chromium, which CI installs."""
+    script = Path(__file__).parents[1] / "scripts" / "ensure_chromium.sh"
+    found = subprocess.run(["sh", str(script)], capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(f"no browser: {found.stderr.strip()}")
+    return found.stdout.split()[-1]

@@ -469,16 +469,6 @@ def test_curves_are_densities_and_special_cases_agree():
     np.testing.assert_allclose(whole["hybrid"].density, whole["linear pool"].density, atol=1e-12)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    found = subprocess.run(
-        ["sh", str(ROOT / "scripts" / "ensure_chromium.sh")], capture_output=True, text=True
-    )
-    if found.returncode:
-        pytest.skip(f"no browser: {found.stderr.strip()}")
-    return found.stdout.split()[-1]
-
-
 MOVES = """
 <script>
 const readings = [];

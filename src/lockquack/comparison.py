@@ -36,7 +36,7 @@ from lockquack.progress import progress_bar
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
 
 #: Standard errors within which a difference is noise.
-_ERRORS = 2.0
+ERRORS = 2.0
 
 Fold = NDArray[np.intp]
 
@@ -418,5 +418,5 @@ def _verdicts(diff: Array, dse: Array) -> list[str]:
         elif d == 0:
             verdicts.append("best")
         else:
-            verdicts.append("noise" if -d < _ERRORS * error else "worse")
+            verdicts.append("noise" if -d < ERRORS * error else "worse")
     return verdicts

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from lockquack.collapse import Kind
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import Problem
 from lockquack.jets import Array
-from lockquack.observations import Observations
 from lockquack.operators import Linear
 from lockquack.predicting import Predicting
 from lockquack.rules import LogScore, Rule
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from lockquack.plots import DensityPanel
     from lockquack.predictive import Predictive
 
-#: Points of a curve.
-_POINTS = 400
-#: Probability beyond either end of a curve: of a model, and of a combination.
-_BEYOND = {"model": 0.01, "combination": 0.002}
 #: Quantiles of the outcomes at which observations are drawn, where none are asked for.
 _TYPICAL = (0.125, 0.375, 0.625, 0.875)
 
@@ -328,6 +324,7 @@ class Plotting(Predicting):
         >>> ax.get_ylabel()
         'difference in Hyvärinen score'
         """
+        from lockquack.panels import short_name
         from lockquack.plots import plot_scores
 
         if isinstance(other, str):
@@ -337,11 +334,53 @@ class Plotting(Predicting):
         return plot_scores(
             own - theirs,
             (self._label, other if isinstance(other, str) else other._label),
-            labels=[_short_name(self.observations, i) for i in range(self.observations.n)],
+            labels=[short_name(self.observations, i) for i in range(self.observations.n)],
             worst=worst,
             score=f"{rule} score",
             ax=ax,
         )
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write all that is known of this combination into one page of HTML.
+
+        The page needs nothing else: no network, no scripts. It says what was combined, the
+        weights and how sure they are, scores and calibration beside those of the models, and
+        what to do about each remark.
+
+        Parameters
+        ----------
+        path
+            Where to write it.
+        **options
+            ``title``, ``methods``, ``obs``, ``thorough`` and others of
+            :func:`lockquack.report.write_report`.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 100))
+        >>> models = {
+        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+        ... }
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = lq.lock(models).report(Path(folder) / "report.html", thorough=False)
+        ...     page.name
+        'report.html'
+        """
+        from lockquack.report import write_report
+
+        own: Any = self
+        return write_report(own, path, **options)
 
     @property
     def _label(self) -> str:
@@ -407,6 +446,7 @@ class Plotting(Predicting):
         loo: bool | None,
     ) -> list[DensityPanel]:
         from lockquack.checks import require_same_observations
+        from lockquack.panels import density_panel, locate, pool_of_some
 
         shown = self._with_others(others)
         members: dict[str, Predictive] = {}
@@ -415,13 +455,13 @@ class Plotting(Predicting):
         require_same_observations(members)
         places = {name: k for k, name in enumerate(members)}
         pools: dict[str, Pool] = {
-            name: partial(_pool_of_some, fit._pool_of_all(), [places[m] for m in fit.names])
+            name: partial(pool_of_some, fit._pool_of_all(), [places[m] for m in fit.names])
             for name, fit in shown.items()
         }
         leaves_out = self._leaves_out(loo)
         positions = [locate(self.observations, each) for each in obs]
         return [
-            _panel(members, pools, position, self.observations, leaves_out, models)
+            density_panel(members, pools, position, self.observations, leaves_out, models)
             for position in positions
         ]
 
@@ -450,109 +490,3 @@ class Plotting(Predicting):
             return own.ravel(), theirs.ravel(), self.rule.label
         own, theirs = (fit.logpdf(loo=fit.scores == "loo").values for fit in (self, other))
         return own.ravel(), theirs.ravel(), LogScore.label
-
-
-def locate(observations: Observations, obs: Any) -> int:
-    """Find the position of an observation: given as such, by its label, or by labels.
-
-    Examples
-    --------
-    >>> import xarray as xr
-    >>> from lockquack.observations import as_observations
-    >>> y = xr.DataArray([1.0, 2.0], coords={"city": ["Oslo", "Turku"]}, dims="city")
-    >>> [locate(as_observations(y), obs) for obs in (1, -1, "Turku", {"city": "Turku"})]
-    [1, 1, 1, 1]
-    """
-    if isinstance(obs, int | np.integer) and not isinstance(obs, bool):
-        if not -observations.n <= obs < observations.n:
-            raise ParameterError(
-                f"There is no observation {obs}: there are {observations.n}, from 0 on."
-            )
-        return int(obs) % observations.n
-    labels = obs if isinstance(obs, Mapping) else {observations.dims[0]: obs}
-    if set(labels) != set(observations.dims):
-        raise ParameterError(
-            f"An observation is given by its position, or by a label for each of its dimensions "
-            f"{observations.dims}; got {obs!r}."
-        )
-    index = []
-    for dim in observations.dims:
-        known = observations.coords.get(dim, np.arange(observations.sizes[dim]))
-        found = np.flatnonzero(known == labels[dim])
-        if not found.size:
-            raise unknown_name(f"{dim}", labels[dim], map(str, known))
-        index.append(int(found[0]))
-    return int(np.ravel_multi_index(index, observations.shape))
-
-
-def _short_name(observations: Observations, index: int) -> str:
-    """Labels of an observation, or its position."""
-    position = np.unravel_index(index, observations.shape)
-    labels = [
-        str(observations.coords[dim][i])
-        for dim, i in zip(observations.dims, position, strict=True)
-        if dim in observations.coords
-    ]
-    return ", ".join(labels) or str(index)
-
-
-def _pool_of_some(pool: Pool, rows: list[int], logp: Array) -> Array:
-    return pool(logp[rows])
-
-
-def _panel(
-    members: Mapping[str, Predictive],
-    pools: Mapping[str, Pool],
-    position: int,
-    observations: Observations,
-    loo: bool,
-    models: bool,
-) -> DensityPanel:
-    """Evaluate models and pools for one observation, where there is something to see."""
-    from lockquack.density.nodes import lay_nodes
-    from lockquack.density.pooled import PooledDistribution
-    from lockquack.plots import DensityPanel
-
-    each: dict[str, Pool] = {
-        name: partial(_pool_of_some, _only, [k]) for k, name in enumerate(members)
-    }
-    laid = lay_nodes(
-        members,
-        loo=loo,
-        pools=[*pools.values(), *each.values()],
-        slices=[slice(position, position + 1)],
-        of_all=False,
-        what="densities cannot be drawn",
-        progressbar=False,
-    )
-    combined = {name: PooledDistribution(members, pool, loo, laid) for name, pool in pools.items()}
-    single = {name: PooledDistribution(members, pool, loo, laid) for name, pool in each.items()}
-    observed = float(observations.values[position, 0])
-    drawn = single if models else {}
-    ends = [_ends(each, _BEYOND["model"]) for each in drawn.values()]
-    ends += [_ends(each, _BEYOND["combination"]) for each in combined.values()]
-    low, high = min([observed, *(e[0] for e in ends)]), max([observed, *(e[1] for e in ends)])
-    discrete = next(iter(combined.values())).discrete
-    y = np.arange(low, high + 1) if discrete else np.linspace(low, high, _POINTS)
-    logp = next(iter(combined.values())).log_components(y[:, None])
-
-    def density(of: PooledDistribution) -> Array:
-        return np.exp(of.pool(logp) - of.log_norm)[:, 0]
-
-    return DensityPanel(
-        y,
-        {name: density(of) for name, of in drawn.items()},
-        {name: density(of) for name, of in combined.items()},
-        observed,
-        observations.describe(position),
-        discrete,
-    )
-
-
-def _only(logp: Array) -> Array:
-    return logp[0]
-
-
-def _ends(distribution: Any, beyond: float) -> tuple[float, float]:
-    low, high = distribution.quantile(np.array([beyond, 1.0 - beyond]))[:, 0]
-    return float(low), float(high)

@@ -46,7 +46,7 @@ def header(fit: Combination) -> list[str]:
     concentration = np.unique(fit.problem.concentration)
     prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
     title = fit.operator.name.capitalize()
-    score = f"the {_KINDS[fit.scores]} {fit.rule.label} score (larger is better)"
+    score = score_name(fit)
     size = f"models: {len(fit.names)}   observations: {fit.observations.n}"
     if fit.method:
         return [f"{title}, weights by {fit.method}; {score}", size]
@@ -56,6 +56,11 @@ def header(fit: Combination) -> list[str]:
         units = ", ".join(f"{s:.4g}" for s in fit.rule.unit(fit.observations.values))
         unit = f"   unit of y: {units}"
     return [f"{title}, fitted by {score}", f"{size}{shown}{unit}"]
+
+
+def score_name(fit: Combination) -> str:
+    """Name the score of the table."""
+    return f"the {_KINDS[fit.scores]} {fit.rule.label} score (larger is better)"
 
 
 def footer(fit: Combination) -> list[str]:

@@ -78,10 +78,11 @@ def plot_scores(
         ax.plot(place[chosen], values[chosen], "o", ms=size, mew=0, color=colour, alpha=0.8)
     lowest = np.argsort(values, kind="stable")[:worst]
     lowest = np.sort(lowest[values[lowest] < 0])
-    for i, gap in zip(lowest, np.diff(lowest, append=2 * n), strict=True):
+    gaps = np.diff(lowest, prepend=-n, append=2 * n)
+    for i, before, after in zip(lowest, gaps[:-1], gaps[1:], strict=True):
         label = str(i) if labels is None else literal(shortened(labels[i], 24))
-        # To the left where a label on the right would run into the next point.
-        left = gap < _CLOSE * n
+        # Away from the nearest other label.
+        left = after < min(before, _CLOSE * n)
         ax.annotate(
             label, (float(i), values[i]), (-4 if left else 4, 0), textcoords="offset points",
             ha="right" if left else "left", va="center", fontsize=SMALL,

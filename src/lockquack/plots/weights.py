@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from lockquack.plots.style import (
+    BLACK,
     SMALL,
     TEXT,
     combination_styles,
@@ -85,8 +86,8 @@ def plot_weights(
         for row, value in zip(rows, series.values, strict=True):
             ax.annotate(
                 f"{value:.2f}", (1.0, row), (5, 0), xycoords=("axes fraction", "data"),
-                textcoords="offset points", va="center", fontsize=SMALL, color=colour,
-                annotation_clip=False,
+                textcoords="offset points", va="center", fontsize=SMALL, annotation_clip=False,
+                color=colour if len(weights) > 1 else BLACK,
             )  # fmt: skip
     _finish(ax, names, remarks or {})
     if len(weights) > 1:

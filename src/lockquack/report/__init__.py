@@ -1,0 +1,95 @@
+"""A combination as one page of HTML that a colleague can open.
+
+Needs matplotlib: ``pip install 'lockquack[report]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from lockquack.combination import Combination
+
+
+def write_report(
+    fit: Combination,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    command: str | None = None,
+    methods: Sequence[str] | Mapping[str, Any] | None = None,
+    cv: int | ArrayLike = 10,
+    obs: Iterable[Any] | None = None,
+    thorough: bool | None = None,
+    progressbar: bool | None = None,
+) -> Path:
+    """Write a report: one HTML file without scripts, that loads nothing.
+
+    What was combined and how, weights with uncertainty, scores side by side, calibration before
+    and after, predictions of some observations, and remarks with what to do about each. Where
+    something cannot be had, as calibration from models that are known at the observed outcomes
+    only, the page says why.
+
+    Parameters
+    ----------
+    fit
+        The combination.
+    path
+        Where to write it; folders are made.
+    title
+        Heading of the page.
+    command
+        What made the report, as a reader could type it.
+    methods
+        The methods to compare, as for :func:`compare`: by default all that these models allow; an
+        empty list for none.
+    cv
+        As for :func:`compare`.
+    obs
+        Observations whose predictions are drawn, each as for :meth:`Combination.plot_density`.
+    thorough
+        Whether to compare methods and to look at calibration, which takes about as long as
+        :func:`compare` and :meth:`Combination.coverage`; by default where that is minutes at most.
+    progressbar
+        Whether to show progress; by default in a terminal only.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> from lockquack.report import write_report
+    >>> rng = np.random.default_rng(1)
+    >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 100))
+    >>> models = {
+    ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+    ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_report(lq.lock(models), Path(folder) / "report.html", methods=["lock"])
+    ...     page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    True
+    """
+    from lockquack.plots.style import require_matplotlib
+
+    require_matplotlib()
+    from lockquack.report.contents import gather_contents
+    from lockquack.report.page import as_page
+
+    contents = gather_contents(
+        fit, methods=methods, cv=cv, obs=obs, thorough=thorough, progressbar=progressbar
+    )
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(as_page(contents, title, command), encoding="utf-8")
+    return path

@@ -1,0 +1,204 @@
+"""What a report says: everything is computed here, before anything is written."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lockquack.combination import Combination
+from lockquack.comparison import compare
+from lockquack.density.members import require_evaluable
+from lockquack.diagnostics import pareto_k_threshold
+from lockquack.distribution import coverage_table, pit_values
+from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning
+from lockquack.jets import Array
+from lockquack.notes import Note, pareto_notes
+from lockquack.plots import DensityPanel
+from lockquack.rules import Hyvarinen
+
+#: Probabilities of the intervals whose coverage is counted.
+PROBABILITIES = (0.5, 0.8, 0.9, 0.95)
+#: Draws × observations × models up to which everything is computed unless told otherwise.
+_AFFORDABLE = 3e7
+#: The two rows of the table of coverage that are combinations, beside the models.
+_STACKING = "[stacking]"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that the report cannot show, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How well intervals cover, and the probabilities of the outcomes."""
+
+    coverage: pd.DataFrame
+    #: Name → probability integral transform; empty for vector outcomes.
+    models: Mapping[str, Array]
+    combinations: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All numbers of a report."""
+
+    fit: Combination
+    comparison: pd.DataFrame | Missing
+    calibration: Calibration | Missing
+    densities: Sequence[DensityPanel] | Missing
+    #: Largest Pareto k̂ of each model, its limit, and how often it is above.
+    pareto: pd.DataFrame | Missing
+    notes: Sequence[Note]
+
+
+@dataclass
+class _Gatherer:
+    """Computes one part after the other; remarks on the way are kept, not shown."""
+
+    fit: Combination
+    progressbar: bool | None
+    notes: list[Note] = field(default_factory=list)
+
+    @contextmanager
+    def remarks(self) -> Iterator[None]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", LockquackWarning)
+            yield
+        for each in caught:
+            if issubclass(each.category, LockquackWarning):
+                self.notes.append(Note(each.category, str(each.message)))
+            else:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+    def comparison(self, methods: Any, cv: Any, why_not: str) -> pd.DataFrame | Missing:
+        if methods is not None and not len(methods):
+            return Missing("No methods were asked for.")
+        if why_not:
+            return Missing(why_not)
+        rule = self.fit.rule
+        try:
+            models = self.fit._require_models()
+            with self.remarks():
+                return compare(
+                    models,
+                    methods,
+                    cv=cv,
+                    hyvarinen=rule if isinstance(rule, Hyvarinen) else None,
+                    scores=self.fit.scores,
+                    random_seed=self.fit.random_seed,
+                    progressbar=self.progressbar,
+                )
+        except LockquackError as error:
+            if methods is not None:  # the caller's mistake, not a limit of the models
+                raise
+            return Missing(str(error))
+
+    def calibration(self, why_not: str) -> Calibration | Missing:
+        if why_not:
+            return Missing(why_not)
+        fit = self.fit
+        try:
+            require_evaluable(
+                fit._require_models(), "calibration is not known", vectors=fit.observations.d > 1
+            )
+            with self.remarks():
+                beside = fit._side_by_side(fit.scores == "loo", self.progressbar)
+        except LockquackError as error:
+            return Missing(str(error))
+        own, y = next(iter(beside)), fit.observations.values
+        if fit._label == "stacking":
+            beside = {name: each for name, each in beside.items() if name != _STACKING}
+        coverage = coverage_table(beside, y, PROBABILITIES, "central", fit.random_seed)
+        pit = {}
+        if fit.observations.d == 1:
+            pit = {name: pit_values(each, y[:, 0], 0) for name, each in beside.items()}
+        together = {own: fit._label, _STACKING: "stacking"}
+        return Calibration(
+            coverage,
+            {name: values for name, values in pit.items() if name not in together},
+            {label: pit[name] for name, label in together.items() if name in pit},
+        )
+
+    def densities(self, obs: Iterable[Any] | None) -> Sequence[DensityPanel] | Missing:
+        chosen = self.fit._typical() if obs is None else list(obs)
+        try:
+            with self.remarks():
+                return self.fit._density_panels(chosen, (), True, None)
+        except LockquackError as error:
+            if obs is not None and self.fit.models is not None:
+                raise
+            return Missing(str(error))
+
+    def pareto(self, why_not: str) -> pd.DataFrame | Missing:
+        if self.fit.scores != "loo":
+            return Missing("The scores are not leave-one-out.")
+        if why_not:
+            return Missing(why_not)
+        models, observations = self.fit._require_models(), self.fit.observations
+        k_hat = np.stack([m.loo(progressbar=self.progressbar).pareto_k for m in models.values()])
+        if not any(note.category is ParetoWarning for note in self.fit.notes):
+            consequence = "So are its log score and its calibration there."
+            self.notes += pareto_notes(models, k_hat, observations, consequence)
+        limits = np.array([pareto_k_threshold(model.n_samples) for model in models.values()])
+        return pd.DataFrame(
+            {
+                "largest": k_hat.max(axis=1),
+                "limit": limits,
+                "above": (k_hat > limits[:, None]).sum(axis=1),
+                "worst": [observations.describe(int(i)) for i in k_hat.argmax(axis=1)],
+            },
+            index=list(models),
+        )
+
+
+def gather_contents(
+    fit: Combination,
+    *,
+    methods: Any,
+    cv: Any,
+    obs: Iterable[Any] | None,
+    thorough: bool | None,
+    progressbar: bool | None,
+) -> Contents:
+    """Compute all parts of a report; what cannot be had is replaced by the reason."""
+    gatherer = _Gatherer(fit, progressbar)
+    why_not = _why_not(fit, thorough)
+    comparison = gatherer.comparison(methods, cv, why_not)
+    calibration = gatherer.calibration(why_not)
+    densities = gatherer.densities(obs)
+    pareto = gatherer.pareto(why_not)
+    notes = list(dict.fromkeys([*fit.notes, *gatherer.notes]))
+    return Contents(fit, comparison, calibration, densities, pareto, notes)
+
+
+def _why_not(fit: Combination, thorough: bool | None) -> str:
+    """Say why the slow parts are left out; nothing if they are not."""
+    if fit.models is None:
+        return (
+            "The combination was read from a file, which holds its weights and scores but not "
+            "the draws of its models. Fit it again from the models for this part."
+        )
+    work = sum(float(model.n_samples) * model.n_obs for model in fit.models.values())
+    if thorough is False:
+        return "It takes long and was not asked for."
+    if thorough is None and work > _AFFORDABLE:
+        return (
+            f"It was left out because it takes long: the models have {work:.2g} values, draws "
+            "times observations. Ask for it: fit.report(path, thorough=True)."
+        )
+    return ""
+
+
+def best_model(fit: Combination) -> str:
+    """Return the name of the model with the largest total score."""
+    totals = fit.pointwise.values.reshape(1 + len(fit.names), -1).sum(axis=1)
+    return fit.names[int(np.argmax(totals[1:]))]

@@ -1,0 +1,62 @@
+"""Figures as parts of a page: scalable, with letters that can be searched, light and dark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from lockquack.plots.style import BLACK, BLUE, GREEN, SKY, VERMILION, require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Inches: wide enough for a screen, and still readable on a telephone.
+_WIDTH = 4.7
+#: Colours of the pictures, which the page lightens on a dark screen.
+_COLOURS = {
+    BLACK: "currentColor",
+    "#FFFFFF": "var(--paper)",
+    BLUE: "var(--blue)",
+    GREEN: "var(--green)",
+    VERMILION: "var(--vermilion)",
+    SKY: "var(--sky)",
+}
+
+
+def draw_inline(
+    name: str, draw: Callable[[list[Axes]], object], height: float, rows: int = 1, columns: int = 1
+) -> str:
+    """Draw on new axes and return them as an SVG element.
+
+    The name begins all ids of the element, so that several of them can stand on one page.
+    """
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    settings = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+        draw(axes)
+        figure.patch.set_visible(False)
+        for axis in axes:
+            axis.patch.set_visible(False)
+        written = StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    return _as_element(written.getvalue(), name)
+
+
+def _as_element(svg: str, name: str) -> str:
+    """Take the element out of an SVG file; its size is that of the place where it stands."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
+    for colour, instead in _COLOURS.items():
+        svg = re.sub(f"{colour}\\b", instead, svg, flags=re.IGNORECASE)
+    return svg.strip()

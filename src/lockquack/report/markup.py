@@ -1,0 +1,97 @@
+"""The few pieces of HTML that sections are made of; all text is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+#: A heading and the cells below it.
+Column = tuple[str, Sequence[object]]
+
+
+def paragraph(text: str, *, soft: bool = False) -> str:
+    """Write a paragraph."""
+    kind = ' class="soft"' if soft else ""
+    return f"<p{kind}>{escape(text)}</p>"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Write a list."""
+    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+
+
+def section(title: str, *parts: str) -> str:
+    """Write a section with a heading; its anchor is the first word of the title."""
+    anchor = escape(title.split()[0].lower().strip(","))
+    body = "\n".join(part for part in parts if part)
+    return f'<section id="{anchor}">\n<h2>{escape(title)}</h2>\n{body}\n</section>'
+
+
+def figure(svg: str, caption: str) -> str:
+    """Put a caption below a picture, which also says what it is to those who cannot see it."""
+    seen = svg.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
+    return f"<figure>{seen}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def side_by_side(*parts: str) -> str:
+    """Put parts next to each other, where there is room."""
+    return f'<div class="wide">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+
+
+def facts(values: Mapping[str, str]) -> str:
+    """Write names and values, one below the other."""
+    parts = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in values.items())
+    return f"<dl>{''.join(parts)}</dl>"
+
+
+def folded(summary: str, *parts: str) -> str:
+    """Write something that is shown when asked for."""
+    return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
+
+
+def remark(title: str, *parts: str) -> str:
+    """Write something to beware of."""
+    return f'<div class="note"><h3>{escape(title)}</h3>{"".join(parts)}</div>'
+
+
+def table(corner: str, names: Iterable[object], columns: Sequence[Column]) -> str:
+    """Write a table of text and rounded numbers; it scrolls where it is too wide."""
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading, _ in columns)
+    cells = zip(*(values for _, values in columns), strict=True)
+    body = "".join(
+        f'<tr><th scope="row">{escape(str(name))}</th>'
+        + "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
+        + "</tr>"
+        for name, row in zip(names, cells, strict=True)
+    )
+    return (
+        f'<div class="table" tabindex="0"><table><thead><tr><th scope="col">{escape(corner)}</th>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def numbers(heading: str, values: Iterable[float], digits: int) -> Column:
+    """Write a column of numbers."""
+    return heading, [number(value, digits) for value in values]
+
+
+def number(value: float, digits: int) -> str:
+    """Write a number with a true minus sign; nothing where there is none.
+
+    Examples
+    --------
+    >>> number(-12.34, 1), number(float("nan"), 1), number(-0.001, 1)
+    ('−12.3', '', '0.0')
+    """
+    if np.isnan(value):
+        return ""
+    rounded = round(float(value), digits) + 0.0
+    written = f"{rounded:.{digits}f}" if abs(rounded) < 1e7 else f"{rounded:.3e}"
+    return written.replace("-", "−")
+
+
+def code(text: str) -> str:
+    """Write something to be typed."""
+    return f"<pre><code>{escape(text)}</code></pre>"

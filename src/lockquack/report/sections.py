@@ -1,0 +1,366 @@
+"""The sections of a report, one function each."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from lockquack import __version__
+from lockquack.combination import Combination
+from lockquack.comparison import ERRORS
+from lockquack.plots import plot_compare, plot_densities, plot_pit
+from lockquack.presentation import certificate, header, parameter_lines, score_name
+from lockquack.remedies import remedy_for
+from lockquack.report.contents import PROBABILITIES, Contents, Missing, best_model
+from lockquack.report.figures import draw_inline
+from lockquack.report.markup import (
+    Column,
+    code,
+    facts,
+    figure,
+    folded,
+    numbers,
+    paragraph,
+    remark,
+    section,
+    side_by_side,
+    table,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Level of the test of uniformity.
+_LEVEL = 0.05
+#: Models whose weights by every method fit into the table of methods.
+_FEW_MODELS = 6
+_PACKAGES = ("numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz")
+
+
+def in_short(contents: Contents) -> list[str]:
+    """Say the most important in a few sentences."""
+    fit = contents.fit
+    said = [_most_weight(fit), _gain(fit)]
+    if isinstance(contents.comparison, pd.DataFrame):
+        said.append(_best_method(contents.comparison))
+    if not isinstance(contents.calibration, Missing):
+        own = contents.calibration.coverage.iloc[0]
+        said.append(
+            f"Intervals of 90 % probability contain {100 * own['0.9']:.1f} % of the outcomes; "
+            f"{_judged(own)}."
+        )
+    count = len(contents.notes)
+    said.append(
+        f"{count} remark{'s' if count > 1 else ''}: see Diagnostics."
+        if count
+        else "There is nothing to warn of."
+    )
+    return said
+
+
+def _most_weight(fit: Combination) -> str:
+    rows = fit.to_dataframe().iloc[1:].sort_values("weight", ascending=False)
+    said = []
+    for name, row in rows.head(2).iterrows():
+        ends = ""
+        if not np.isnan(row["weight_5%"]):
+            ends = f" (90 % interval {row['weight_5%']:.2f} to {row['weight_95%']:.2f})"
+        said.append(f"{name}, {row['weight']:.2f}{ends}")
+    return "Most weight: " + "; then ".join(said) + "."
+
+
+def _gain(fit: Combination) -> str:
+    best = best_model(fit)
+    row = fit.to_dataframe().loc[best]
+    gain, error = -row["diff"], row["diff_se"]
+    size = f"{abs(gain):.1f}" if np.isnan(error) else f"{abs(gain):.1f} ± {error:.1f}"
+    if abs(gain) <= ERRORS * error:
+        said = f"differs by no more than noise ({size}) from"
+    else:
+        said = f"is {size} {'better' if gain > 0 else 'worse'} than"
+    return (
+        f"Its {fit.rule.label} score {said} that of the best model, {best}, on the observations "
+        "to which the weights were fitted."
+    )
+
+
+def _best_method(comparison: pd.DataFrame) -> str:
+    known = comparison[comparison["verdict"] != "not known"]
+    close = list(known.index[known["verdict"] == "noise"])
+    score = "log score" if known["elpd"].notna().all() else "Hyvärinen score"
+    said = (
+        f"With cross-validated weights the best by {score}, of {len(known)} methods that have "
+        f"one, is {known.index[0]}"
+    )
+    return f"{said}; not to be told from it: {', '.join(close)}." if close else f"{said}."
+
+
+def what_was_combined(contents: Contents) -> str:
+    """Models, observations, operator, rule, prior, units, and how well it was solved."""
+    fit = contents.fit
+    fitted, numbers = header(fit)
+    known = {
+        "operator": (type(fit.operator).__doc__ or repr(fit.operator)).strip().splitlines()[0],
+        "weights": fitted,
+        **dict(part.split(": ", 1) for part in numbers.split("   ")),
+        **dict(line.split(": ", 1) for line in parameter_lines(fit) if ": " in line),
+        "solution": certificate(fit),
+    }
+    if fit.models is None:
+        models = paragraph(
+            "The combination was read from a file; its models are known by name only: "
+            f"{', '.join(fit.names)}.",
+            soft=True,
+        )
+    else:
+        each = list(fit.models.values())
+        where = {True: "any outcome", False: "observed outcomes only"}
+        columns: list[Column] = [
+            ("likelihood", [model.likelihood.description for model in each]),
+            ("chains", [model.n_chains for model in each]),
+            ("draws each", [model.n_draws for model in each]),
+            ("known at", [where[model.evaluable] for model in each]),
+        ]
+        models = table("model", fit.models, columns)
+    return section("What was combined", facts(known), models)
+
+
+def weights(fit: Combination) -> str:
+    """Weights with uncertainty."""
+    rows = fit.to_dataframe().iloc[1:]
+    ends = zip(rows["weight_5%"], rows["weight_95%"], strict=True)
+    columns = [
+        numbers("weight", rows["weight"], 3),
+        numbers("standard error", rows["weight_se"], 3),
+        ("90 % interval", ["" if np.isnan(a) else f"{a:.3f} to {b:.3f}" for a, b in ends]),
+    ]
+    drawn = draw_inline(
+        "weights",
+        lambda axes: fit.plot_weights(ax=axes[0]),
+        0.7 + (0.38 if "phases" in fit.parameters else 0.26) * len(fit.names),
+    )
+    caption = "Weights, with intervals of 45 % (thick) and 90 % from the Bayesian bootstrap."
+    return section(
+        "Weights",
+        paragraph(
+            "A weight is the share of a model in the pool that predicts best. It is not the "
+            "probability that the model is true: a wrong model has weight if it corrects another."
+        ),
+        side_by_side(figure(drawn, caption), table("model", rows.index, columns)),
+    )
+
+
+def scores(contents: Contents) -> str:
+    """Scores of the combination and its models, and of all methods side by side."""
+    fit = contents.fit
+    rows = fit.to_dataframe()
+    columns = [
+        numbers("score", rows["score"], 1),
+        numbers("±\u00a0se", rows["score_se"], 1),
+        numbers("difference", rows["diff"], 1),
+        numbers("±\u00a0se", rows["diff_se"], 1),
+        numbers("mcse", rows["mcse"], 2),
+    ]
+    best = best_model(fit)
+    drawn = draw_inline("scores", lambda axes: fit.plot_scores(best, ax=axes[0]), 2.7)
+    caption = (
+        f"Combination minus {best}, the best model, at each observation. Below zero the model is "
+        "better; the observations at which the combination loses most are labelled."
+    )
+    return section(
+        "Scores",
+        paragraph(
+            f"Totals of {score_name(fit)}. Difference: to the combination, with its paired "
+            "standard error; mcse: the part of the error that comes from the finite number of "
+            "draws. The combination is scored on the observations to which its weights were "
+            "fitted, which flatters it a little."
+        ),
+        side_by_side(table("model", rows.index, columns), figure(drawn, caption)),
+        *_methods(contents.comparison),
+    )
+
+
+def _methods(comparison: pd.DataFrame | Missing) -> Sequence[str]:
+    if isinstance(comparison, Missing):
+        return [paragraph(f"Methods were not compared. {comparison.why}", soft=True)]
+    headings = {
+        "elpd": "log score",
+        "elpd_diff": "difference",
+        "dse": "±\u00a0se",
+        "hyvarinen": "Hyvärinen score",
+        "hyvarinen_diff": "difference",
+        "hyvarinen_dse": "±\u00a0se",
+    }
+    columns: list[Column] = [("verdict", list(comparison["verdict"]))]
+    columns += [
+        numbers(heading, comparison[column], 1)
+        for column, heading in headings.items()
+        if comparison[column].notna().any()
+    ]
+    weights = [str(column) for column in comparison if str(column).startswith("weight[")]
+    if len(weights) <= _FEW_MODELS:
+        columns += [
+            numbers(f"weight of {column[len('weight[') : -1]}", comparison[column], 2)
+            for column in weights
+        ]
+    parts = [
+        paragraph(
+            "All methods side by side. Here the weights were fitted to some of the observations "
+            "and scored on the others, fold by fold, so that no method is flattered. A difference "
+            "of less than two standard errors is noise."
+        )
+    ]
+    if len(comparison) > 1:
+        height = 0.7 + 0.23 * len(comparison)
+        drawn = draw_inline("compare", lambda axes: plot_compare(comparison, ax=axes[0]), height)
+        parts.append(figure(drawn, "Differences to the best method, with two standard errors."))
+    parts.append(table("method", comparison.index, columns))
+    if (comparison["verdict"] == "not known").any():
+        parts.append(
+            paragraph(
+                "Where no log score is shown, it is not known: the combination has a normaliser, "
+                "which takes the models' densities away from the observed outcomes. The Hyvärinen "
+                "score needs none.",
+                soft=True,
+            )
+        )
+    left_out = comparison.attrs.get("left_out", {})
+    if left_out:
+        reasons = (paragraph(f"{name}: {why}", soft=True) for name, why in left_out.items())
+        parts.append(folded("Methods that were left out, and why", *reasons))
+    return parts
+
+
+def calibration(contents: Contents) -> str:
+    """Calibration of the models, before, and of the combination, after."""
+    title, found = "Calibration, before and after", contents.calibration
+    if isinstance(found, Missing):
+        return section(title, paragraph(f"Calibration is not known here. {found.why}", soft=True))
+    rows = found.coverage
+    columns: list[Column] = [
+        *(numbers(f"{100 * p:g} %", 100 * rows[f"{p:g}"], 1) for p in PROBABILITIES),
+        ("mean width", [f"{width:.4g}" for width in rows[f"width_{PROBABILITIES[-1]:g}"]]),
+        numbers("p", rows["uniformity_p"], 3),
+        ("judged", [_judged(row) for _, row in rows.iterrows()]),
+    ]
+    shown = table("prediction", rows.index, columns)
+    drawn = ""
+    if found.combinations:
+        fit = contents.fit
+        drawn = figure(
+            draw_inline(
+                "pit",
+                lambda axes: plot_pit(
+                    found.models, found.combinations, weights=fit._weight_of(), ax=axes[0]
+                ),
+                3.2,
+            ),
+            "Distribution of the probabilities F(y) of the outcomes under their predictions, minus "
+            "the uniform one. A line that leaves the band is not calibrated.",
+        )
+    n = contents.fit.observations.n
+    return section(
+        title,
+        paragraph(
+            "Per cent of the outcomes inside intervals of 50 to 95 % probability, the mean width "
+            f"of the latter, and the p-value of a test of calibration. Of {n} observations, "
+            f"{100 * np.sqrt(0.09 / n):.1f} % is one standard error at 90 %. The models are what "
+            "was there before; combinations are in brackets."
+        ),
+        drawn,
+        shown,
+    )
+
+
+def _judged(row: pd.Series) -> str:
+    """Say in words what coverage shows."""
+    if row["uniformity_p"] > _LEVEL:
+        return "no sign of miscalibration"
+    beyond = np.array([row[f"{p:g}"] - p for p in PROBABILITIES])
+    if (beyond > 0).all():
+        return "intervals too wide"
+    if (beyond < 0).all():
+        return "intervals too narrow"
+    return "off in place or shape"
+
+
+def predictions(contents: Contents) -> str:
+    """Draw densities of some observations."""
+    panels = contents.densities
+    if isinstance(panels, Missing):
+        return section("Predictions", paragraph(f"No picture here. {panels.why}", soft=True))
+    rows = -(-len(panels) // 2)
+    fit = contents.fit
+    drawn = draw_inline(
+        "densities",
+        lambda axes: plot_densities(
+            panels, weights=fit._weight_of(), axes=_used(axes, len(panels))
+        ),
+        0.8 + 1.5 * rows,
+        rows,
+        min(2, len(panels)),
+    )
+    how = "with the observation left out, " if fit.scores == "loo" else ""
+    caption = f"What models and combination predict, {how}and what was observed."
+    return section("Predictions", figure(drawn, caption))
+
+
+def _used(axes: list[Axes], count: int) -> list[Axes]:
+    for spare in axes[count:]:
+        spare.remove()
+    return axes[:count]
+
+
+def diagnostics(contents: Contents) -> str:
+    """Remarks in plain words, with what to do about each."""
+    parts = [_remark(note.category, note.message) for note in contents.notes]
+    if not parts:
+        parts = [paragraph("There is nothing to warn of.")]
+    if not isinstance(contents.pareto, Missing) and len(contents.pareto):
+        rows = contents.pareto
+        columns: list[Column] = [
+            numbers("largest k̂", rows["largest"], 2),
+            numbers("limit", rows["limit"], 2),
+            ("observations above", list(rows["above"])),
+            ("largest at", list(rows["worst"])),
+        ]
+        parts.append(
+            paragraph(
+                "Pareto k̂ tells whether log scores and densities that leave an observation out "
+                "can be computed from draws that did not. Hyvärinen scores do not depend on it."
+            )
+        )
+        parts.append(table("model", rows.index, columns))
+    return section("Diagnostics", *parts)
+
+
+def _remark(category: type, message: str) -> str:
+    known = remedy_for(category, message)
+    return remark(
+        known.title,
+        paragraph(message),
+        paragraph(f"What it means: {known.meaning}", soft=True),
+        paragraph(f"What to do: {known.remedy}"),
+    )
+
+
+def how_it_was_made(fit: Combination, command: str | None) -> str:
+    """Name the command and the versions."""
+    versions = {"python": platform.python_version(), "lockquack": __version__}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return section(
+        "How this was made",
+        code(command) if command else "",
+        facts({"date": today, "random seed": str(fit.random_seed), **versions}),
+    )

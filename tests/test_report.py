@@ -1,0 +1,271 @@
+"""The report: one page that says what is there, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import warnings
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockquack as lq
+from lockquack import checks, distribution, notes, remedies
+from lockquack.errors import LockquackWarning
+from lockquack.report import write_report
+from lockquack.report.contents import Missing, gather_contents
+from lockquack.report.figures import draw_inline
+
+HOSTILE = "<b>x</b> \"q\" $a$ & </script><script>document.title='hacked'</script>"
+METHODS = ["lock", "stack"]
+
+
+@pytest.fixture(scope="module")
+def models():
+    rng = np.random.default_rng(7)
+    y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 100))
+    return {
+        "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
+        HOSTILE: lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.2),
+    }
+
+
+@pytest.fixture(scope="module")
+def fit(models):
+    return lq.lock(models, random_seed=3)
+
+
+@pytest.fixture(scope="module")
+def page(fit, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "new" / "report.html"
+    assert fit.report(path, methods=METHODS, command="lockquack report a.nc 'b c.nc'") == path
+    return path
+
+
+@pytest.fixture(scope="module")
+def text(page):
+    return page.read_text(encoding="utf-8")
+
+
+def plain(html):
+    """Text of a page, without its markup."""
+    body = re.sub(r"<(style|svg).*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", body)))
+
+
+def test_it_says_what_was_combined_and_how(fit, text):
+    said = plain(text)
+    for name in fit.names:
+        assert name in said
+    for row in fit.to_dataframe().iloc[1:].itertuples():
+        assert f"{row.weight:.3f} {row.weight_se:.3f}" in said
+    for words in ("Dirichlet(1.01)", "leave-one-out Hyvärinen score", "Certified", "unit of y"):
+        assert words in said
+    assert "lockquack report a.nc 'b c.nc'" in said
+    assert f"lockquack {lq.__version__}" in said
+    assert f"numpy {np.__version__}" in said
+    assert "random seed 3" in said
+
+
+def test_scores_and_calibration_are_those_of_the_library(fit, text):
+    said = plain(text)
+    table = lq.compare(fit.models, METHODS, random_seed=3)
+    for elpd in table["elpd"]:
+        assert f"{elpd:.1f}".replace("-", "−") in said
+    for coverage in fit.coverage()["0.9"]:
+        assert f"{100 * coverage:.1f}" in said
+    assert text.count("<svg") == 5
+
+
+def test_it_needs_no_network(text):
+    without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert not re.search(r"https?:|//\w+\.\w|@import|<script|src=|url\((?!#)", without_names)
+
+
+def test_ids_are_unique(text):
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    for name in re.findall(r'(?:href="#|url\(#)([^")]*)', text):
+        assert name in ids
+
+
+def test_models_known_at_the_observed_outcomes_only(models, tmp_path):
+    """As the command line has them: from files."""
+    read = {}
+    for name, model in zip("ab", models.values(), strict=True):
+        model.save(tmp_path / f"{name}.nc")
+        read[name] = lq.from_datatree(tmp_path / f"{name}.nc")
+    said = plain(lq.lock(read).report(tmp_path / "r.html", methods=METHODS).read_text())
+    assert "Calibration is not known here. Model 'a' is known at the observed outcomes only" in said
+    assert "No picture here." in said
+    assert "Where no log score is shown" in said
+    assert "Most weight: a" in said
+
+
+def test_a_combination_read_from_a_file(fit, tmp_path):
+    fit.save(tmp_path / "fit.nc")
+    path = write_report(lq.load(tmp_path / "fit.nc"), tmp_path / "r.html", title="Ours & theirs")
+    text = path.read_text()
+    assert "<title>Ours &amp; theirs</title>" in text
+    said = plain(text)
+    assert said.count("was read from a file") == 3
+    assert text.count("<svg") == 2
+
+
+def test_counts_one_chain_and_remarks(tmp_path):
+    rng = np.random.default_rng(1)
+    y = rng.poisson(4.0, size=30).astype(float)
+    mu = 4.0 + 0.2 * rng.normal(size=(1, 100))
+    models = {
+        "poisson": lq.from_family("poisson", y=y, mu=mu),
+        "wide": lq.from_family("negative_binomial", y=y, mu=mu, alpha=2.0),
+    }
+    with pytest.warns(lq.errors.MonteCarloWarning, match="one chain"):
+        fit = lq.combine(models, lq.Locking(), lq.LogScore())
+    said = plain(fit.report(tmp_path / "r.html", methods=(), obs=[3]).read_text())
+    assert fit.notes[0].message in said
+    assert "What to do: Run at least two chains, better four." in said
+    assert "No methods were asked for." in said
+    assert "observation 3" in (tmp_path / "r.html").read_text()
+
+
+def test_vector_outcomes(tmp_path):
+    rng = np.random.default_rng(1)
+    y, mu = rng.normal(size=(12, 2)), 0.1 * rng.normal(size=(2, 50, 1, 2))
+    models = {
+        str(shift): lq.from_family("mv_normal", y=y, mu=mu + shift, cov=np.eye(2))
+        for shift in (-0.5, 0.5)
+    }
+    said = plain(lq.lock(models).report(tmp_path / "r.html", thorough=False).read_text())
+    assert "has an outcome with 2 components" in said
+    assert "It takes long and was not asked for." in said
+
+
+def test_remarks_on_the_way_are_in_the_page_not_on_the_screen(tmp_path):
+    rng = np.random.default_rng(2)
+    y = np.append(rng.normal(size=9), 9.0)
+    mu = y.mean() + rng.normal(size=(4, 100)) / np.sqrt(10)
+    models = {str(s): lq.from_family("normal", y=y, mu=mu, sigma=s) for s in (1.0, 1.3)}
+    fit = lq.lock(models)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LockquackWarning)
+        contents = gather_contents(
+            fit, methods=METHODS, cv=5, obs=None, thorough=None, progressbar=False
+        )
+    assert contents.pareto["above"].sum() > 0
+    assert not isinstance(contents.calibration, Missing)
+    assert lq.errors.ParetoWarning in {note.category for note in contents.notes}
+
+
+def test_what_takes_long_is_left_out_and_said(fit, monkeypatch, tmp_path):
+    monkeypatch.setattr("lockquack.report.contents._AFFORDABLE", 10.0)
+    said = plain(fit.report(tmp_path / "r.html").read_text())
+    assert said.count("It was left out because it takes long") == 2
+    assert "thorough=True" in said
+
+
+def test_mistakes_are_not_hidden(fit, tmp_path):
+    with pytest.raises(lq.errors.UnknownNameError, match="stakc"):
+        fit.report(tmp_path / "r.html", methods=["stakc"])
+    with pytest.raises(lq.errors.ParameterError, match="no observation 99"):
+        fit.report(tmp_path / "r.html", methods=(), obs=[99], thorough=False)
+
+
+def test_pictures_can_be_light_and_dark():
+    svg = draw_inline("line", lambda axes: axes[0].plot([0, 1], color="black"), 1.0)
+    assert svg.startswith("<svg")
+    assert "currentColor" in svg
+    assert "#000000" not in svg
+
+
+def test_every_remark_has_a_remedy():
+    categories = {
+        value
+        for value in vars(lq.errors).values()
+        if isinstance(value, type) and issubclass(value, LockquackWarning)
+    }
+    assert categories == {remedy.category for remedy in remedies.REMEDIES}
+    files = [Path(module.__file__) for module in (checks, distribution, notes)]
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
+    joined = re.sub(r'"\s+f?"', "", source)
+    for remedy in remedies.REMEDIES:
+        assert remedy.words in joined, remedy.words
+
+
+# In a browser.
+
+MEASURE = """
+<script>
+const found = [];
+addEventListener("error", event => found.push(String(event.message)));
+function measure(width) {
+  return new Promise(resolve => {
+    const frame = document.createElement("iframe");
+    frame.style.width = width + "px";
+    frame.style.height = "800px";
+    frame.onload = () => {
+      const page = frame.contentDocument, root = page.documentElement;
+      const style = frame.contentWindow.getComputedStyle(page.body);
+      const text = page.querySelector("svg text");
+      resolve({
+        width, overflow: root.scrollWidth - root.clientWidth, title: page.title,
+        paper: style.backgroundColor, ink: style.color,
+        letters: frame.contentWindow.getComputedStyle(text).fill,
+        bold: page.querySelectorAll("b").length, scripts: page.scripts.length,
+        tall: root.scrollHeight, pictures: page.querySelectorAll("svg").length,
+        narrowest: Math.min(...[...page.querySelectorAll("svg")].map(
+          svg => svg.getBoundingClientRect().width)),
+        loaded: frame.contentWindow.performance.getEntriesByType("resource").map(r => r.name),
+      });
+    };
+    frame.srcdoc = PAGE;
+    document.body.append(frame);
+  });
+}
+Promise.all([360, 800, 1400].map(measure)).then(readings => {
+  const holder = document.createElement("pre");
+  holder.id = "readings";
+  holder.textContent = JSON.stringify({readings, found});
+  document.body.append(holder);
+});
+</script>
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_in_a_browser(browser, text, tmp_path, dark):
+    given = json.dumps(text).replace("</", "<\\/")
+    script = MEASURE.replace("PAGE", given)
+    (tmp_path / "frames.html").write_text(f"<!DOCTYPE html><body>{script}</body>", encoding="utf-8")
+    done = subprocess.run(
+        [
+            browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+            "--virtual-time-budget=5000", "--enable-logging=stderr",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+            f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "frames.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    shown = re.search(r'<pre id="readings">(.*?)</pre>', done.stdout, re.DOTALL)[1]
+    seen = json.loads(unescape(shown))
+    assert seen["found"] == []
+    assert "CONSOLE" not in done.stderr, "no errors"
+    for reading in seen["readings"]:
+        assert reading["overflow"] <= 0, reading["width"]
+        assert reading["title"].startswith("Locking: left, <b>x</b>")
+        assert (reading["bold"], reading["scripts"]) == (0, 0), "names are text"
+        assert reading["loaded"] == []
+        assert reading["pictures"] == 5
+        assert reading["narrowest"] > 250
+        paper, ink = brightness(reading["paper"]), brightness(reading["ink"])
+        assert (paper < 60 and ink > 180) if dark else (paper > 240 and ink < 80)
+        assert reading["letters"] == reading["ink"]
+    assert seen["readings"][0]["tall"] > seen["readings"][2]["tall"]
+
+
+def brightness(colour):
+    return np.mean([int(part) for part in re.findall(r"\d+", colour)[:3]])
