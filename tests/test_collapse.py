@@ -285,7 +285,8 @@ class Counting:
 
     def __init__(self, model, contiguous=False):
         self.model, self.draws_are_contiguous = model, contiguous
-        self.is_thread_safe = True
+        self.is_thread_safe, self.is_computed = True, model.is_computed
+        self.n_components = model.n_components
         self.n_chains, self.n_draws, self.n_obs = model.n_chains, model.n_draws, model.n_obs
         self.read = {"logp": 0, "derivatives": 0}
         self.largest = 0
@@ -310,7 +311,7 @@ def test_every_number_is_read_once_in_small_tiles(rng, kind, contiguous):
     collapsed = collapse(source, kind)
     size = given["logp"].size
     assert source.read == {"derivatives": size, "logp": size if kind == "in-sample" else 0}
-    assert source.largest <= 2 * collapse_module._TILE
+    assert source.largest <= collapse_module._HELD_TILE
     reference = lq.from_arrays(**given).collapse(kind)
     np.testing.assert_allclose(collapsed.jet.curv, reference.jet.curv, rtol=1e-12)
     np.testing.assert_allclose(collapsed.influence, reference.influence, rtol=1e-9, atol=1e-11)
@@ -330,8 +331,10 @@ def test_derivatives_that_are_not_wanted_are_not_read(rng, kind):
     np.testing.assert_array_equal(collapsed.n_effective, reference.n_effective)
 
 
-def test_extra_memory_does_not_grow_with_the_input(rng):
+def test_extra_memory_does_not_grow_with_the_input(rng, monkeypatch):
     import tracemalloc
+
+    monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "1")
 
     def peak(n):
         model = lq.from_arrays(**arrays(rng, chains=2, draws=200, n=n))
@@ -342,8 +345,40 @@ def test_extra_memory_does_not_grow_with_the_input(rng):
         tracemalloc.stop()
         return result
 
-    width = collapse_module._TILE_OBS
+    width = collapse_module._HELD_TILE_OBS
     assert peak(8 * width) < 1.2 * peak(2 * width)
+
+
+@pytest.mark.parametrize("kind", ["loo", "in-sample"])
+def test_extra_memory_is_small_next_to_the_input(rng, kind, monkeypatch):
+    import tracemalloc
+
+    monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "2")
+    # One array stands for three, and one chain for four: 960 MB in the eyes of the pass.
+    draws = np.broadcast_to(rng.normal(size=(1000, 10_000)), (4, 1000, 10_000))
+    model = lq.from_arrays(logp=draws, grad=draws, curv=draws, y=np.zeros(10_000))
+    tracemalloc.start()
+    collapse(model, kind)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.05 * 3 * 8 * draws.size
+
+
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("contiguous", [False, True])
+@pytest.mark.parametrize("kind", ["loo", "in-sample"])
+def test_large_gradients_cost_no_digits_of_the_curvature(rng, kind, contiguous, d):
+    given = arrays(rng, d=d)
+    # At some observations, far larger than their spread.
+    given["grad"] += np.where(np.arange(37) % 3, 0.0, 1e6).reshape(37, *[1] * (d > 1))
+    terms = np.zeros_like(given["logp"]) if kind == "loo" else given["logp"]
+    _, curv = by_hand(given, terms)
+    if contiguous:
+        given |= {
+            k: np.moveaxis(np.moveaxis(given[k], 2, 0).copy(), 0, 2) for k in given if k != "y"
+        }
+    jet = lq.from_arrays(**given).collapse(kind).jet
+    np.testing.assert_allclose(jet.curv, curv, rtol=1e-9, atol=1e-11)
 
 
 def test_memory_layout_and_precision_do_not_matter(rng):
@@ -441,7 +476,7 @@ def test_a_missing_piece_is_missed(rng):
 @pytest.mark.parametrize("kind", ["loo", "in-sample"])
 def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
     model = lq.from_arrays(**arrays(rng, draws=20, n=5000))
-    assert len(observation_groups(model)) > 4
+    assert len(observation_groups(model, Average(kind))) >= 2
     results = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("LOCKQUACK_NUM_THREADS", threads)

@@ -38,9 +38,12 @@ from lockquack.errors import ShapeError
 from lockquack.jets import (
     Array,
     Jet,
+    all_finite,
+    exponentials,
     join_jets,
     log_sum_exp,
-    mix_derivatives_equally,
+    mix_derivatives,
+    mix_derivatives_by_cell,
     pool_derivatives,
     softmax,
 )
@@ -50,9 +53,10 @@ Kind = Literal["loo", "in-sample", "held-out"]
 
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
-#: Numbers a tile of one array holds; a few such tiles stay in a core's cache.
-_TILE = 2**15
-_TILE_OBS = 2**10
+#: Numbers in a tile of one array, and in its rows: a few such tiles stay in a core's cache.
+_TILE, _TILE_OBS = 2**16, 2**10
+#: The same where nothing is computed from a tile but sums: long rows are read faster.
+_HELD_TILE, _HELD_TILE_OBS = 2**18, 2500
 
 
 class DrawJets(Divisible, Protocol):
@@ -69,6 +73,10 @@ class DrawJets(Divisible, Protocol):
     @property
     def n_obs(self) -> int:
         """Number of observations."""
+
+    @property
+    def n_components(self) -> int:
+        """Number of components of an outcome."""
 
     @property
     def draws_are_contiguous(self) -> bool:
@@ -156,6 +164,10 @@ class Blocks:
     grad: Array  # (block, obs, d)
     curv: Array  # (block, obs, d)
 
+    def __getitem__(self, which: slice | NDArray[np.intp]) -> Blocks:
+        """Select some blocks."""
+        return Blocks(*(getattr(self, field.name)[which] for field in fields(Blocks)))
+
 
 def collapse(
     source: DrawJets,
@@ -197,7 +209,7 @@ def collapse(
     groups = []
     # Weights of single observations cannot be sent along with only some of them.
     for group in map_observations(
-        work, (source,), observation_groups(source), here=log_weights is not None
+        work, (source,), observation_groups(source, average), here=log_weights is not None
     ):
         groups.append(group)
         progress(len(group.n_effective))
@@ -211,11 +223,20 @@ def _one_group(
     return merge_blocks([pool_blocks(source, obs, grid, average)], grid)
 
 
-def observation_groups(source: DrawJets) -> list[slice]:
-    """Cut the observations into groups whose tiles stay in cache, given the memory layout."""
-    width = max(1, _TILE // source.n_draws) if source.draws_are_contiguous else _TILE_OBS
+def observation_groups(source: DrawJets, average: Average) -> list[slice]:
+    """Cut the observations into groups whose blocks are few, given the memory layout."""
+    at_most, rows = _tile_shape(source, average)
+    width = max(1, at_most // source.n_draws) if source.draws_are_contiguous else rows
+    width = -(-source.n_obs // -(-source.n_obs // width))  # groups of nearly the same size
     starts = range(0, source.n_obs, width)
     return [slice(start, min(start + width, source.n_obs)) for start in starts]
+
+
+def _tile_shape(source: DrawJets, average: Average) -> tuple[int, int]:
+    """Most draws × observations of a tile, and most observations."""
+    held = average.is_equal and not source.is_computed
+    most, most_obs = (_HELD_TILE, _HELD_TILE_OBS) if held else (_TILE, _TILE_OBS)
+    return most // source.n_components, max(1, most_obs // source.n_components)
 
 
 def pool_blocks(
@@ -243,13 +264,16 @@ def pool_blocks(
     first_chain, first_draw
         Place of the source's first chain and draw among all of them.
     """
+    tiles = list(_tiles(source, obs, grid, average, first_chain, first_draw))
+    blocks = _empty_blocks(tiles, average, source.n_components)
+    start = 0
     # What overflows here is found, and located, in the result.
     with np.errstate(over="ignore", invalid="ignore"):
-        tiles = [
-            _pool_tile(source, tile, average)
-            for tile in _tiles(source, obs, grid, first_chain, first_draw)
-        ]
-    return _concatenate(tiles)
+        for tile in tiles:
+            stop = start + len(tile.number)
+            _pool_tile(source, tile, average, out=blocks[start:stop])
+            start = stop
+    return blocks
 
 
 def merge_blocks(parts: Sequence[Blocks], grid: BlockGrid) -> Collapsed:
@@ -265,18 +289,14 @@ def merge_blocks(parts: Sequence[Blocks], grid: BlockGrid) -> Collapsed:
         if found != n_samples:
             raise ShapeError(f"The blocks to merge hold {found} draws; there are {n_samples}.")
         share, log_total = softmax(blocks.log_mass)
-        grad, curv = pool_derivatives(share, blocks.grad, blocks.curv, 1.0)
-        effect = blocks.grad - grad
-        effect *= blocks.grad
-        effect += blocks.curv
-        effect -= curv
-        effect *= 2.0 * len(share) * share[..., None]
+        pool = _pool_equal_cells if share.shape[1] == 1 else _pool_cells
+        grad, curv, influence = pool(share, blocks.grad, blocks.curv)
         weight, log_weight = softmax(blocks.log_weight)
         carried = 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
     n_obs, d = grad.shape
     return Collapsed(
         Jet(np.broadcast_to(log_total - log_weight, (n_obs,)), grad, curv),
-        effect.sum(axis=1).reshape(grid.n_chains, grid.per_chain, d),
+        2 * len(share) * influence.reshape(grid.n_chains, grid.per_chain, d),
         len(share) * (share - weight).sum(axis=1).reshape(grid.n_chains, grid.per_chain),
         np.broadcast_to(carried, (n_obs,)),
         n_samples,
@@ -293,10 +313,8 @@ def complete_blocks(parts: Sequence[Blocks]) -> Blocks:
     order = np.argsort(blocks.number, kind="stable")
     number, first = np.unique(blocks.number[order], return_index=True)
     if len(number) == len(order):
-        return blocks if (np.diff(order) == 1).all() else _take(blocks, order)
-    return _concatenate(
-        [_pool_parts(_take(blocks, members)) for members in np.split(order, first[1:])]
-    )
+        return blocks if (np.diff(order) == 1).all() else blocks[order]
+    return _concatenate([_pool_parts(blocks[members]) for members in np.split(order, first[1:])])
 
 
 def join(groups: Sequence[Collapsed]) -> Collapsed:
@@ -321,68 +339,123 @@ class _Tile:
 
     def split(self, array: Array) -> Array:
         """Give the blocks an axis of their own: (draws, ...) → (block, draw, ...)."""
-        n_blocks = len(self.number)
-        return array.reshape(n_blocks, len(array) // n_blocks, *array.shape[1:])
+        return array.reshape(len(self.number), self.length, *array.shape[1:])
+
+    def logp(self, source: DrawJets) -> Array:
+        """Read its log densities, (block, draw, obs)."""
+        return self.split(source.logp(self.chain, self.draws, self.obs))
+
+    def derivatives(self, source: DrawJets) -> tuple[Array, Array]:
+        """Read its derivatives, (block, draw, obs, component)."""
+        grad, curv = source.derivatives(self.chain, self.draws, self.obs)
+        return self.split(grad), self.split(curv)
+
+    @property
+    def length(self) -> int:
+        """Draws in each of its blocks."""
+        return (self.draws.stop - self.draws.start) // len(self.number)
 
 
 def _tiles(
-    source: DrawJets, obs: slice, grid: BlockGrid, first_chain: int, first_draw: int
+    source: DrawJets,
+    obs: slice,
+    grid: BlockGrid,
+    average: Average,
+    first_chain: int,
+    first_draw: int,
 ) -> Iterator[_Tile]:
     """Cut the source at the ends of blocks, into tiles of as many blocks as stay in cache."""
-    at_once = max(1, _TILE // (grid.length * (obs.stop - obs.start)))
-    stop = first_draw + source.n_draws
+    at_most, _ = _tile_shape(source, average)
+    at_once = max(1, at_most // (grid.length * (obs.stop - obs.start)))
+    end = first_draw + source.n_draws
     for chain in range(source.n_chains):
         start = first_draw
-        while start < stop:
+        while start < end:
             block, inside = divmod(start, grid.length)
-            whole = 0 if inside else (stop - start) // grid.length
+            whole = 0 if inside else (end - start) // grid.length
             n_blocks = min(max(whole, 1), at_once)
-            end = min((block + n_blocks) * grid.length, stop)
+            stop = min((block + n_blocks) * grid.length, end)
             number = (first_chain + chain) * grid.per_chain + block + np.arange(n_blocks)
-            yield _Tile(chain, slice(start - first_draw, end - first_draw), obs, number)
-            start = end
+            yield _Tile(chain, slice(start - first_draw, stop - first_draw), obs, number)
+            start = stop
 
 
-def _pool_tile(source: DrawJets, tile: _Tile, average: Average) -> Blocks:
-    grad, curv = map(tile.split, _derivatives(source, tile, average.derivatives))
-    n_blocks, length = grad.shape[:2]
-    count = np.full((n_blocks, 1), np.log(length))
-    square = np.full((n_blocks, 1), 1.0 / length)
-    share = None
-    log_mass = log_weight = count
+def _empty_blocks(tiles: Sequence[_Tile], average: Average, n_components: int) -> Blocks:
+    """Make room for the blocks of some tiles; what does not depend on the draws is filled in."""
+    number = np.concatenate([tile.number for tile in tiles])
+    n_draws = np.repeat([tile.length for tile in tiles], [len(tile.number) for tile in tiles])
+    shape = (len(number), tiles[0].obs.stop - tiles[0].obs.start)
+    count = np.log(n_draws)[:, None]
     if average.is_equal:
-        log_weight = np.full_like(count, np.nan)
-        if average.density:
-            logp = tile.split(source.logp(tile.chain, tile.draws, tile.obs))
-            log_weight = log_sum_exp(-logp, axis=1)
+        log_mass, square = count, 1.0 / n_draws[:, None]
+        log_weight = np.empty(shape) if average.density else np.full_like(count, np.nan)
     else:
-        terms = tile.split(source.logp(tile.chain, tile.draws, tile.obs))
-        if average.log_weights is not None:
-            given = tile.split(_weights_of(average.log_weights, tile))
-            log_weight = log_sum_exp(given, axis=1)
-            terms = terms + given
-        share, log_mass = softmax(terms, axis=1)
-        square = np.square(share).sum(axis=1)
-    if share is None:
-        pooled = mix_derivatives_equally(grad, curv)
-    else:
-        pooled = pool_derivatives(share, grad, curv, 1.0, axis=1)
-    n_draws = np.full(n_blocks, length, dtype=np.intp)
-    return Blocks(tile.number, n_draws, log_mass, log_weight, square, *pooled)
+        log_mass, square = np.empty(shape), np.empty(shape)
+        weights = average.log_weights
+        by_cell = weights is not None and weights.ndim == 3
+        log_weight = count if weights is None else np.empty(shape if by_cell else count.shape)
+    grad, curv = np.empty((2, *shape, n_components if average.derivatives else 0))
+    return Blocks(number, n_draws, log_mass, log_weight, square, grad, curv)
 
 
-def _derivatives(source: DrawJets, tile: _Tile, wanted: bool) -> tuple[Array, Array]:
-    """Read the derivatives of a tile; where they are not wanted they have no components."""
-    if wanted:
-        return source.derivatives(tile.chain, tile.draws, tile.obs)
-    n_draws, n_obs = (cut.stop - cut.start for cut in (tile.draws, tile.obs))
-    nothing = np.empty((n_draws, n_obs, 0))
-    return nothing, nothing
+def _pool_tile(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> None:
+    if average.is_equal:
+        _pool_equally(source, tile, average, out)
+        return
+    terms = tile.logp(source)
+    if average.log_weights is not None:
+        given = tile.split(_weights_of(average.log_weights, tile))
+        out.log_weight[:] = log_sum_exp(given, axis=1)
+        terms = terms + given
+    weight, total, out.log_mass[:] = exponentials(terms, axis=1)
+    total = total[:, 0]
+    np.divide(np.einsum("bmi,bmi->bi", weight, weight), total * total, out=out.square)
+    if not average.derivatives:
+        return
+    grad, curv = tile.derivatives(source)
+    for j in range(source.n_components):
+        out.grad[..., j], out.curv[..., j] = mix_derivatives_by_cell(
+            weight, total, grad[..., j], curv[..., j]
+        )
+    if not all_finite(out.curv):
+        # A draw that deems the outcome impossible has no share, whatever its derivatives are.
+        share, _ = softmax(terms, axis=1)
+        out.grad[:], out.curv[:] = pool_derivatives(share, grad, curv, 1.0, axis=1)
+
+
+def _pool_equally(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> None:
+    if average.density:
+        out.log_weight[:] = log_sum_exp(-tile.logp(source), axis=1)
+    if average.derivatives:
+        n_blocks, length = len(tile.number), tile.length
+        grad, curv = (each.reshape(n_blocks, length, -1) for each in tile.derivatives(source))
+        room = out.grad.reshape(n_blocks, -1), out.curv.reshape(n_blocks, -1)
+        mix_derivatives(np.full(length, 1.0 / length), grad, curv, out=room)
 
 
 def _weights_of(log_weights: Array, tile: _Tile) -> Array:
     chosen = log_weights[tile.chain, tile.draws]
     return chosen[:, None] if chosen.ndim == 1 else chosen[:, tile.obs]
+
+
+def _pool_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, Array]:
+    """Pool blocks (block, obs, d) by shares (block, obs); sum W_b [h_b − h + (g_b − m) g_b]."""
+    mean, pooled = pool_derivatives(share, grad, curv, 1.0)
+    effect = grad - mean
+    effect *= grad
+    effect += curv
+    effect -= pooled
+    return mean, pooled, np.einsum("bi,bid->bd", share, effect)
+
+
+def _pool_equal_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, Array]:
+    """Do the same by shares (block, 1), in products of matrices."""
+    one_group = (1, len(share), -1)
+    cells = mix_derivatives(share[:, 0], grad.reshape(one_group), curv.reshape(one_group))
+    mean, pooled = (each.reshape(grad.shape[1:]) for each in cells)
+    effect = np.einsum("bid,bid->bd", grad, grad) - np.einsum("bid,id->bd", grad, mean)
+    effect += curv.sum(axis=1) - pooled.sum(axis=0)
+    return mean, pooled, share * effect
 
 
 def _pool_parts(parts: Blocks) -> Blocks:
@@ -406,7 +479,3 @@ def _concatenate(parts: Sequence[Blocks]) -> Blocks:
     return Blocks(
         *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Blocks))
     )
-
-
-def _take(blocks: Blocks, which: NDArray[np.intp]) -> Blocks:
-    return Blocks(*(getattr(blocks, field.name)[which] for field in fields(Blocks)))

@@ -20,8 +20,10 @@ Array = NDArray[np.float64]
 #: Real, or complex where superposition needs phases.
 Numeric = NDArray[Any]
 
-#: Relative error of a sum of squares, and what of it a variance may take over.
-_ROUNDING, _DIGITS = 1e-15, 1e-11
+#: Exponentials of less than this are zero here: those below the normal numbers are slow.
+_LOWEST = -708.0
+#: Second derivatives this much smaller than the squared first have lost digits to it.
+_LOSS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -86,22 +88,24 @@ def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
     Complex terms give complex shares and a complex logarithm. Where all terms are −inf, so is
     the logarithm, and the shares are zero.
     """
-    share, total, log_total = _exponentials(terms, axis)
+    share, total, log_total = exponentials(terms, axis)
     share /= np.where(total == 0, 1.0, total)
     return share, log_total
 
 
 def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
     """Return ``log Σ exp(terms)`` alone; −inf where all terms are."""
-    return _exponentials(terms, axis)[2]
+    return exponentials(terms, axis)[2]
 
 
-def _exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
+def exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
     """Return exponentials up to a common factor, their sum, and the log of the true sum."""
     peak = np.max(np.real(terms), axis=axis, keepdims=True)
     if not np.isfinite(peak).all():
         peak = np.where(np.isfinite(peak), peak, 0.0)
     scaled = terms - peak
+    if scaled.dtype == np.float64 and scaled.size and scaled.min() < _LOWEST:
+        np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
     np.exp(scaled, out=scaled)
     total = scaled.sum(axis=axis, keepdims=True)
     with np.errstate(divide="ignore"):
@@ -190,26 +194,64 @@ def pool_derivatives(
     return np.real(mean), np.real(pooled)
 
 
-def mix_derivatives_equally(grad: Array, curv: Array) -> tuple[Array, Array]:
-    """Pool (group, member, ...) derivatives by equal shares and power 1: mean h + Var g.
+def mix_derivatives(
+    share: Array, grad: Array, curv: Array, out: tuple[Array, Array] | None = None
+) -> tuple[Array, Array]:
+    """Pool (group, member, cell) derivatives by shares (member,) and power 1: mean h + Var g.
 
     It is all that leave-one-out averaging over draws needs (its importance ratios cancel the
     likelihood), so no density is read and nothing is exponentiated there. The variance is the
-    mean of squares less the square of the mean, in one reading; only where that would lose
-    digits it is centred first.
+    mean of squares less the square of the mean, in one reading and without copies; only where
+    that loses digits is it centred first.
     """
-    groups, length = grad.shape[:2]
-    flat, flat_curv = (each.reshape(groups, length, -1) for each in (grad, curv))
-    equal = np.full((1, length), 1.0 / length)
-    mean = np.matmul(equal, flat)[:, 0]
+    mean, pooled = np.empty((2, len(grad), grad.shape[2])) if out is None else out
+    mean[:] = _average(share, grad)
+    if np.ptp(share) == 0:
+        np.einsum("gmc,gmc->gc", grad, grad, out=pooled)
+        pooled *= share[0]
+    else:
+        np.einsum("m,gmc,gmc->gc", share, grad, grad, out=pooled)
+    pooled += _average(share, curv)
+    group, cell = _subtract_square(pooled, mean)
+    if group.size:
+        few, few_curv = (each[group, :, cell] for each in (grad, curv))
+        pooled[group, cell] = (few_curv + np.square(few - mean[group, cell, None])) @ share
+    return mean, pooled
+
+
+def mix_derivatives_by_cell(
+    weight: Array, total: Array, grad: Array, curv: Array
+) -> tuple[Array, Array]:
+    """Do the same by weights (group, member, cell), which have the sums (group, cell)."""
+    weighted = weight * grad
+    mean = weighted.sum(axis=1)
+    mean /= total
+    pooled = np.einsum("gmc,gmc->gc", weighted, grad)
+    pooled += np.einsum("gmc,gmc->gc", weight, curv)
+    pooled /= total
+    group, cell = _subtract_square(pooled, mean)
+    if group.size:
+        few, few_curv, share = (each[group, :, cell] for each in (grad, curv, weight))
+        share /= total[group, cell, None]
+        square = np.square(few - mean[group, cell, None])
+        pooled[group, cell] = np.einsum("im,im->i", share, few_curv + square)
+    return mean, pooled
+
+
+def _average(share: Array, values: Array) -> Array:
+    """Average (group, member, cell) over the members, in the order in which memory holds them."""
+    _, member, cell = values.strides
+    if member < cell:
+        return np.matmul(values.transpose(2, 0, 1), share).T
+    return np.matmul(share, values)
+
+
+def _subtract_square(pooled: Array, mean: Array) -> tuple[NDArray[np.intp], ...]:
+    """Subtract the square of the mean, in place; return where too few digits are left."""
     square = mean * mean
-    variance = np.einsum("gms,gms->gs", flat, flat) / length - square
-    pooled = np.matmul(equal, flat_curv)[:, 0]
-    if (square * _ROUNDING > _DIGITS * (np.abs(pooled) + np.abs(variance))).any():
-        centred = flat - mean[:, None]
-        variance = np.einsum("gms,gms->gs", centred, centred) / length
-    shape = (groups, *grad.shape[2:])
-    return mean.reshape(shape), (pooled + variance).reshape(shape)
+    pooled -= square
+    square *= _LOSS
+    return np.nonzero(square > np.abs(pooled))
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,11 @@ class Predictive(ABC):
         return self.observations.n
 
     @property
+    def n_components(self) -> int:
+        """Number of components of an outcome."""
+        return self.observations.d
+
+    @property
     def n_samples(self) -> int:
         """Number of draws in all chains together."""
         return self.n_chains * self.n_draws
