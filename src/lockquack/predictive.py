@@ -196,7 +196,8 @@ class Predictive(ABC):
         """
         raise UnsupportedError(
             f"Outcomes cannot be drawn from {self.likelihood.description}: its density is known, "
-            "but no generator of random numbers for it. Make the model with from_family."
+            "but no generator of random numbers for it. Make the model with from_family, or give "
+            "from_jax sample=."
         )
 
     def with_data(self, y: Any, /, **data: Any) -> Predictive:

@@ -13,10 +13,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     bmb = pytest.importorskip("bambi")
 
-import pytensor
-
 import lockquack as lq
-from lockquack.adapters import pytensor_compiling as compiling
 from lockquack.adapters.bambi import _container, from_bambi
 from lockquack.adapters.pymc import from_pymc
 from lockquack.errors import (
@@ -27,6 +24,7 @@ from lockquack.errors import (
     SmoothnessError,
     UnsupportedError,
 )
+from tests.ppl.helpers import assert_same_jets, assert_same_outcomes, not_compiled
 
 # What Bambi and its dependencies warn of is not ours to mend.
 pytestmark = [
@@ -60,9 +58,7 @@ COEFFICIENTS = {"Intercept": INTERCEPT, "x": SLOPE}
 
 @pytest.fixture(autouse=True)
 def _not_compiled():
-    """Evaluate by numpy, so that tests need not wait for a compiler."""
-    compiling._COMPILED.clear()
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with not_compiled():
         yield
 
 
@@ -78,19 +74,6 @@ def fitted(formula, draws, family="gaussian", data=DATA, coords=None, **options)
         coords=coords,
     )
     return model, _container(posterior)
-
-
-def assert_same_jets(model, exact, rtol=1e-6):
-    assert model.has_derivatives
-    for chain in range(exact.n_chains):
-        everything = chain, slice(0, exact.n_draws), slice(0, exact.n_obs)
-        pairs = [(model.logp(*everything), exact.logp(*everything))]
-        pairs += zip(model.derivatives(*everything), exact.derivatives(*everything), strict=True)
-        for got, expected in pairs:
-            assert got.shape == expected.shape
-            atol = rtol * np.abs(expected).max()
-            np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
-    lq.check(model).require()
 
 
 def gaussian():
@@ -137,6 +120,12 @@ def test_the_jets_are_those_of_the_closed_form(make):
     got = from_bambi(model, idata)
     assert_same_jets(got, exact)
     assert [edge.at for edge in got.likelihood.edges] == [e.at for e in exact.likelihood.edges]
+
+
+@pytest.mark.parametrize("make", [student_t, groups])
+def test_outcomes_are_drawn_as_from_the_closed_form(make):
+    model, idata, exact = make()
+    assert_same_outcomes(from_bambi(model, idata), exact, obs=(11, 3))
 
 
 def test_lognormal():

@@ -26,6 +26,7 @@ from lockquack.errors import (  # noqa: E402
     ShapeError,
     SupportError,
 )
+from tests.ppl.helpers import assert_same_outcomes  # noqa: E402
 
 CHAINS, DRAWS, N = 2, 90, 11
 SHAPE = (CHAINS, DRAWS)
@@ -148,6 +149,37 @@ def test_vector_outcomes(rng):
     )
     mu = np.broadcast_to(mu[:, :, None], (*SHAPE, N, 3))
     assert_same(model, lq.from_family("mv_normal", y=y, mu=mu, cov=cov))
+
+
+def test_outcomes_are_drawn_by_a_function_of_a_key(rng):
+    y, mu, scale = rng.normal(size=(N, 2)), rng.normal(size=(*SHAPE, 2)), rng.gamma(9, size=N)
+
+    def log_density(y, p, scale):
+        return stats.norm.logpdf(y, p["mu"], scale).sum()
+
+    def sample(key, p, scale):
+        return p["mu"] + scale * jax.random.normal(key, (2,))
+
+    options = {"params": {"mu": mu}, "y": y, "data": {"scale": scale}}
+    model = from_jax(log_density, **options, sample=sample)
+    exact = lq.from_family(
+        "mv_normal",
+        y=y,
+        mu=np.broadcast_to(mu[:, :, None], (*SHAPE, N, 2)),
+        chol=scale[:, None, None] * np.eye(2),
+    )
+    assert_same_outcomes(model, exact, repeats=60)
+    moved = model.with_data(y[:2], scale=scale[3:5])
+    assert_same_outcomes(
+        moved,
+        exact.with_data(
+            y[:2], mu=mu[:, :, None] + np.zeros((2, 2)), chol=scale[3:5, None, None] * np.eye(2)
+        ),
+        repeats=60,
+    )
+    assert not from_jax(log_density, **options).can_draw
+    with pytest.raises(ParameterError, match="one outcome of one observation, a vector \\(2,\\)"):
+        from_jax(log_density, **options, sample=lambda key, p, scale: jax.random.normal(key))
 
 
 def test_group_effects_pytrees_and_labels(rng):

@@ -28,6 +28,7 @@ from lockquack.errors import (  # noqa: E402
     ShapeError,
     UnsupportedError,
 )
+from tests.ppl.helpers import assert_same_outcomes  # noqa: E402
 
 CHAINS, DRAWS, N = 2, 40, 9
 SHAPE = (CHAINS, DRAWS)
@@ -158,6 +159,69 @@ def test_independent_components(location):
     chol = SIGMA[..., None, None] * np.eye(3)
     mu = np.broadcast_to(location, 3)
     assert_same(model, lq.from_family("mv_normal", y=y, mu=np.tile(mu, (N, 1)), chol=chol))
+
+
+def random_mixture():
+    y = RNG.normal(size=N)
+    shares = np.array([0.3, 0.7])
+    model = fitted(
+        lambda eta, sigma, nu: dist.MixtureSameFamily(
+            dist.Categorical(jnp.array(shares)),
+            dist.Normal(eta[:, None] + jnp.array([0.0, 9.0]), sigma[None, None]),
+        ),
+        y,
+    )
+    parts = [("normal", {"mu": ETA + shift, "sigma": SIGMA}) for shift in (0.0, 9.0)]
+    return model, lq.from_family("mixture", y=y, weights=shares, components=parts)
+
+
+def random_components():
+    """An event put together from numbers that a plate repeats."""
+    y = RNG.normal(size=(N, 3))
+    model = fitted(lambda eta, sigma, nu: dist.Normal(0.5, sigma).expand([3]).to_event(1), y)
+    chol = SIGMA[..., None, None] * np.eye(3)
+    return model, lq.from_family("mv_normal", y=y, mu=np.full((N, 3), 0.5), chol=chol)
+
+
+def random_square():
+    """As many observations as components: all outcomes are drawn together."""
+    y, chol = RNG.normal(size=(3, 3)), np.linalg.cholesky(COV)
+    model = fitted(
+        lambda eta, sigma, nu: dist.MultivariateNormal(eta[:, None], scale_tril=sigma * chol),
+        y,
+        X[:3],
+    )
+    mu = np.repeat(ETA[:, :, :3, None], 3, axis=-1)
+    return model, lq.from_family("mv_normal", y=y, mu=mu, chol=SIGMA[..., None, None] * chol)
+
+
+def random_counts():
+    y = RNG.poisson(2.0, size=N)
+    model = fitted(lambda eta, sigma, nu: dist.Poisson(sigma), y)
+    return model, lq.from_family("poisson", y=y, mu=SIGMA)
+
+
+@pytest.mark.parametrize("make", [random_mixture, random_components, random_square, random_counts])
+def test_outcomes_are_drawn_as_from_the_closed_form(make):
+    assert_same_outcomes(*make(), repeats=60)
+
+
+def test_what_has_no_generator_says_so():
+    class Bare(dist.Distribution):
+        arg_constraints = {"mu": dist.constraints.real}  # noqa: RUF012
+        support = dist.constraints.real
+
+        def __init__(self, mu):
+            self.mu = mu
+            super().__init__(batch_shape=jnp.shape(mu))
+
+        def log_prob(self, value):
+            return dist.Normal(self.mu, 1.0).log_prob(value)
+
+    model = fitted(lambda eta, sigma, nu: Bare(eta), REAL)
+    assert not model.can_draw
+    with pytest.raises(UnsupportedError, match="no generator of random numbers"):
+        model.draw_outcomes(0, np.arange(3), slice(0, 2), np.random.default_rng(1))
 
 
 def test_mixtures_and_time_series():

@@ -17,7 +17,7 @@ import pytensor
 import pytensor.tensor as pt
 
 import lockquack as lq
-from lockquack.adapters import pytensor_compiling, pytensor_parameters, pytensor_sources
+from lockquack.adapters import pytensor_parameters, pytensor_sources
 from lockquack.adapters.pymc import from_pymc
 from lockquack.errors import (
     DerivativeError,
@@ -30,6 +30,7 @@ from lockquack.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from tests.ppl.helpers import assert_same_jets, assert_same_outcomes, container, not_compiled
 
 # What PyMC and its dependencies warn of is not ours to mend.
 pytestmark = [
@@ -51,9 +52,7 @@ EVERYTHING = slice(0, DRAWS), slice(0, len(Y))
 
 @pytest.fixture(autouse=True)
 def _not_compiled():
-    """Evaluate by numpy, so that tests need not wait for a compiler."""
-    pytensor_compiling._COMPILED.clear()
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with not_compiled():
         yield
 
 
@@ -62,34 +61,6 @@ def compiled(_not_compiled):
     """Compile, for tests that are about the compiled functions themselves."""
     with pytensor.config.change_flags(mode=DEFAULT_MODE):
         yield
-
-
-def container(draws, **groups):
-    """Hold draws as the installed PyMC returns them."""
-    posterior = xr.Dataset(
-        {
-            name: (("chain", "draw", *(f"{name}_dim_{i}" for i in range(value.ndim - 2))), value)
-            for name, value in draws.items()
-        }
-    )
-    if pm.__version__.startswith("5."):
-        import arviz as az
-
-        return az.InferenceData(posterior=posterior, **groups)
-    return xr.DataTree.from_dict({"posterior": posterior, **groups})
-
-
-def assert_same_jets(model, exact, rtol=1e-6):
-    assert model.has_derivatives
-    for chain in range(exact.n_chains):
-        everything = chain, slice(0, exact.n_draws), slice(0, exact.n_obs)
-        pairs = [(model.logp(*everything), exact.logp(*everything))]
-        pairs += zip(model.derivatives(*everything), exact.derivatives(*everything), strict=True)
-        for got, expected in pairs:
-            assert got.shape == expected.shape
-            atol = rtol * np.abs(expected).max()
-            np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
-    lq.check(model).require()
 
 
 def linear(y=Y):
@@ -379,6 +350,72 @@ def test_a_model_can_be_evaluated_anywhere():
     np.testing.assert_allclose(
         got.logp_at(y, 1, slice(2, 5), some), exact.logp_at(y, 1, slice(2, 5), some), rtol=1e-9
     )
+
+
+def mixture_of_known_shares():
+    with pm.Model() as model:
+        beta, sigma = pm.Normal("beta", shape=2), pm.HalfNormal("sigma")
+        parts = [pm.Normal.dist(X @ beta, sigma), pm.Normal.dist(X @ beta + 9, sigma)]
+        pm.Mixture("y", w=[0.3, 0.7], comp_dists=parts, observed=Y)
+    exact = lq.from_family(
+        "mixture",
+        y=Y,
+        weights=np.array([0.3, 0.7]),
+        components=[("normal", {"mu": MU + shift, "sigma": SIGMA}) for shift in (0.0, 9.0)],
+    )
+    return model, {"beta": BETA, "sigma": SIGMA}, exact
+
+
+def heavy_tailed_vectors():
+    y = np.stack([Y, -Y], axis=1)
+    with pm.Model() as model:
+        pm.MvStudentT("y", nu=4, mu=pm.Normal("beta", shape=2), scale=np.eye(2), observed=y)
+    exact = lq.from_family("mv_student_t", y=y, nu=4.0, mu=BETA, scale=np.eye(2))
+    return model, {"beta": BETA}, exact
+
+
+def counts():
+    y = np.array([0, 3, 1, 4, 2])
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        pm.NegativeBinomial("y", mu=pt.exp(X @ beta), alpha=3.0, observed=y)
+    return model, {"beta": BETA}, lq.from_family("negative_binomial", y=y, mu=np.exp(MU), alpha=3.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        student_t,
+        eight_schools,
+        gamma_regression,
+        mv_normal,
+        mixture_of_known_shares,
+        heavy_tailed_vectors,
+        counts,
+    ],
+)
+def test_outcomes_are_drawn_as_from_the_closed_form(make):
+    model, draws, exact = make()
+    assert_same_outcomes(from_pymc(model, container(draws)), exact)
+
+
+def test_outcomes_are_drawn_at_other_covariates():
+    model, draws = linear()
+    x = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 0.5]])
+    moved = from_pymc(model, container(draws)).with_data(np.zeros(3), x=x)
+    mu = np.einsum("csp,np->csn", BETA, x)
+    exact = lq.from_family("normal", y=np.zeros(3), mu=mu, sigma=SIGMA)
+    assert_same_outcomes(moved, exact, obs=(2, 1))
+
+
+def test_what_has_no_generator_says_so():
+    with pm.Model() as model:
+        mu = pm.Normal("beta", shape=2)[0]
+        pm.CustomDist("y", mu, logp=lambda y, mu: -((y - mu) ** 2), observed=Y)
+    got = from_pymc(model, container({"beta": BETA}))
+    assert not got.can_draw
+    with pytest.raises(UnsupportedError, match="no generator of random numbers"):
+        got.draw_outcomes(0, np.arange(3), slice(0, 2), np.random.default_rng(1))
 
 
 def test_pools_are_normalised():

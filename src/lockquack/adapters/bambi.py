@@ -204,6 +204,7 @@ class _Fitted:
             discrete=discrete,
             has_atoms=any(part.startswith(ATOMS) for part in parts),
             log_marginal_likelihood=self.log_marginal_likelihood,
+            outcome=rebuilt(rv, {}),
         )
 
     def _log_likelihood(self, posterior: xr.Dataset, newdata: Any) -> xr.DataArray:

@@ -11,6 +11,7 @@ import xarray as xr
 from lockquack.adapters.evaluable import described
 from lockquack.adapters.jax_evaluation import Density, Evaluator, JaxPredictive
 from lockquack.adapters.jax_precision import double_precision, own_arrays
+from lockquack.adapters.jax_sampling import Sampler
 from lockquack.adapters.parameters import samples_first
 from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
 from lockquack.families import find_family
@@ -31,6 +32,7 @@ def from_jax(
     support: tuple[float, float] | None = None,
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
+    sample: Callable[..., Any] | None = None,
 ) -> Predictive:
     r"""Take a model from a JAX function that gives the log density of one observation.
 
@@ -64,6 +66,10 @@ def from_jax(
     likelihood
         What the density is of, such as ``"weibull"``: for messages and tables, and to look up
         whether it is smooth.
+    sample
+        A function of a JAX random key, one draw of the parameters, and the data of one
+        observation by keyword, that returns one random outcome. Combinations of vector outcomes
+        can be sampled if all their models have one; scalar outcomes do without.
 
     Returns
     -------
@@ -102,6 +108,7 @@ def from_jax(
             support=support,
             component_dim=component_dim,
             likelihood=likelihood,
+            sample=sample,
         )
 
     n_chains, n_draws = sample_shape(theta)
@@ -113,8 +120,36 @@ def from_jax(
         likelihood=Likelihood(name, discrete=discrete),
         evaluator=Evaluator(density, theta, _components(observations)),
         elsewhere=elsewhere,
+        sampler=None if sample is None else _sampler(sample, theta, table, observations),
     )
     return described(model, name)
+
+
+def _sampler(
+    sample: Callable[..., Any],
+    theta: Any,
+    table: Mapping[str, Numeric],
+    observations: Observations,
+) -> Sampler:
+    """Make random outcomes of many observations from a function for one."""
+    import jax
+    import jax.numpy as jnp
+
+    d = _components(observations)
+    sample = own_arrays(sample)
+
+    def random(key: Any, theta: Any, rows: Any) -> Any:
+        each = {name: jnp.asarray(values)[rows] for name, values in table.items()}
+        keys = jax.random.split(key, len(rows))
+        return jax.vmap(lambda key, row: sample(key, theta, **row))(keys, each)
+
+    sampler = Sampler([random], theta, d)
+    if not sampler.works:
+        raise ParameterError(
+            "sample(key, params, **data) does not return one outcome of one observation, "
+            f"{'a number' if d is None else f'a vector ({d},)'}, with data {list(table) or 'none'}."
+        )
+    return sampler
 
 
 def _over_observations(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lockquack.adapters.evaluable import DensityPredictive
 from lockquack.adapters.jax_precision import double_precision
+from lockquack.adapters.jax_sampling import Sampler
 from lockquack.jets import Array, Jet
 from lockquack.predictive import Predictive, Selection
 
@@ -127,6 +128,23 @@ class JaxPredictive(DensityPredictive):
     evaluator: Evaluator
     #: Makes the same posterior's model of other observations, from y and their data.
     elsewhere: Callable[[Any, Mapping[str, Any]], Predictive]
+    #: Random outcomes, if there is a way to draw them.
+    sampler: Sampler | None = field(default=None, kw_only=True)
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether :meth:`draw_outcomes` works."""
+        return self.sampler is not None and self.sampler.works
+
+    def draw_outcomes(
+        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+    ) -> Array:
+        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
+        if self.sampler is None or not self.sampler.works:
+            return super().draw_outcomes(chain, draws, obs, rng)
+        rows = np.arange(self.n_obs)[obs]
+        drawn = self.sampler.draw(chain, draws, rows, rng)
+        return drawn.reshape(draws.size, rows.size, self.observations.d)
 
     def jets_at(
         self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool

@@ -12,7 +12,8 @@ from lockquack.adapters.evaluable import described
 from lockquack.adapters.jax import sample_shape
 from lockquack.adapters.jax_evaluation import Evaluator, JaxPredictive
 from lockquack.adapters.jax_precision import own_arrays
-from lockquack.adapters.numpyro_densities import density
+from lockquack.adapters.jax_sampling import Sampler
+from lockquack.adapters.numpyro_densities import SiteDistribution
 from lockquack.adapters.numpyro_outcomes import (
     is_same,
     observations,
@@ -142,16 +143,19 @@ def _build(
     def distribution(theta: Draw) -> Any:
         return unwrapped(run(fitted.model, theta, kwargs)[site.name]["fn"])
 
-    draws = fitted.draw(0, 0), fitted.draw(-1, -1)
+    of_site = SiteDistribution(distribution, outcome).tried(
+        [fitted.draw(0, 0), fitted.draw(-1, -1)]
+    )
     n_chains, n_draws = sample_shape(fitted.draws)
     model = JaxPredictive(
         observations(y, outcome, site),
         n_chains=n_chains,
         n_draws=n_draws,
         likelihood=Likelihood(site.likelihood, discrete=site.discrete),
-        evaluator=Evaluator(density(distribution, outcome, draws), fitted.draws, outcome.d),
+        evaluator=Evaluator(of_site.density, fitted.draws, outcome.d),
         elsewhere=lambda y, changed: fitted.elsewhere(kwargs, y, changed),
         has_atoms=any(part.startswith(_WITH_ATOMS) for part in site.parts),
+        sampler=Sampler(of_site.random, fitted.draws, outcome.d),
         stored=stored if outcome.mask.all() else None,
     )
     if outcome.d is None or site.discrete or site.real:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lockquack.adapters.jax_evaluation import Density
 from lockquack.adapters.jax_precision import double_precision
+from lockquack.adapters.jax_sampling import Random
 from lockquack.adapters.numpyro_outcomes import Outcome
 from lockquack.adapters.numpyro_sites import Draw, layers
 
@@ -17,47 +18,86 @@ from lockquack.adapters.numpyro_sites import Draw, layers
 _AT_ONCE = 2**12
 
 
-def density(
-    distribution: Callable[[Draw], Any], outcome: Outcome, draws: Sequence[Draw]
-) -> Density:
-    """Make the log densities of some observations a function of their outcomes.
+@dataclass(frozen=True)
+class SiteDistribution:
+    """The distribution of the outcomes at a site, of all or some of them.
 
-    The distribution of those observations alone is made from the arrays of the whole. Where that
-    does not reproduce the log densities of the whole, all of them are evaluated for each one.
+    That of some observations alone is made from the arrays of the whole. Where that does not
+    reproduce the log densities of the whole, the whole is used for each one.
     """
-    import jax
-    import jax.numpy as jnp
 
-    def logp(fn: Any, y: Any) -> Any:
-        y = y.astype(outcome.dtype)
+    #: That of all outcomes, given a draw.
+    given: Callable[[Draw], Any]
+    outcome: Outcome
+    can_be_cut: bool = False
+
+    def tried(self, draws: Sequence[Draw]) -> SiteDistribution:
+        """Find out by some draws whether it can be cut into observations."""
+        import jax
+        import jax.numpy as jnp
+
+        outcome = self.outcome
+        rows = np.append(np.arange(outcome.kept.size)[::-1], 0)
+        observed = np.asarray(outcome.rows[outcome.kept][rows], dtype=np.float64)
+        all_outcomes = np.array(outcome.values, dtype=np.float64)
+
+        def both(theta: Draw) -> tuple[Any, Any]:
+            whole = self._logp(self.given(theta), jnp.asarray(all_outcomes)).reshape(-1)
+            return whole[outcome.kept[rows]], self._by_rows(jnp.asarray(observed), theta, rows)
+
+        with double_precision():
+            pair = jax.jit(both)
+            return replace(self, can_be_cut=all(_agree(pair, draw) for draw in draws))
+
+    def density(self, y: Any, theta: Draw, rows: Any) -> Any:
+        """Log densities of some observations, each a function of its own outcome."""
+        return (self._by_rows if self.can_be_cut else self._one_by_one)(y, theta, rows)
+
+    @property
+    def random(self) -> list[Random]:
+        """Ways to draw random outcomes of some observations, the better one first."""
+        return [self._random_rows, self._random_whole] if self.can_be_cut else [self._random_whole]
+
+    def _random_rows(self, key: Any, theta: Draw, rows: Any) -> Any:
+        import jax.numpy as jnp
+
+        at = jnp.asarray(self.outcome.kept)[rows]
+        fn = _select(self.given(theta), self.outcome.grid, at)
+        return fn.expand((len(rows),)).sample(key)  # what all observations share has no axis yet
+
+    def _random_whole(self, key: Any, theta: Draw, rows: Any) -> Any:
+        import jax.numpy as jnp
+
+        fn = self.given(theta)
+        whole = fn.expand(self.outcome.grid).sample(key)
+        return whole.reshape(-1, *fn.event_shape)[jnp.asarray(self.outcome.kept)[rows]]
+
+    def _logp(self, fn: Any, y: Any) -> Any:
+        import jax.numpy as jnp
+
+        y = y.astype(self.outcome.dtype)
         return jnp.where(fn.support(y), fn.log_prob(y), -jnp.inf)
 
-    def by_rows(y: Any, theta: Draw, rows: Any) -> Any:
-        at = jnp.asarray(outcome.kept)[rows]
-        return logp(_select(distribution(theta), outcome.grid, at), y)
+    def _by_rows(self, y: Any, theta: Draw, rows: Any) -> Any:
+        import jax.numpy as jnp
 
-    def one_by_one(y: Any, theta: Draw, rows: Any) -> Any:
-        fn, everything = distribution(theta), jnp.asarray(outcome.rows, dtype=np.float64)
+        at = jnp.asarray(self.outcome.kept)[rows]
+        return self._logp(_select(self.given(theta), self.outcome.grid, at), y)
+
+    def _one_by_one(self, y: Any, theta: Draw, rows: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        fn = self.given(theta)
+        everything = jnp.asarray(self.outcome.rows, dtype=np.float64)
 
         def one(pair: tuple[Any, Any]) -> Any:
             at, row = pair
-            moved = everything.at[row].set(at).reshape(outcome.values.shape)
-            return logp(fn, moved).reshape(-1)[row]
+            moved = everything.at[row].set(at).reshape(self.outcome.values.shape)
+            return self._logp(fn, moved).reshape(-1)[row]
 
-        pairs = (y, jnp.asarray(outcome.kept)[rows])
+        pairs = (y, jnp.asarray(self.outcome.kept)[rows])
         return jax.lax.map(one, pairs, batch_size=max(1, _AT_ONCE // everything.size))
-
-    rows = np.append(np.arange(outcome.kept.size)[::-1], 0)
-    observed = np.asarray(outcome.rows[outcome.kept][rows], dtype=np.float64)
-    all_outcomes = np.array(outcome.values, dtype=np.float64)
-
-    def both(theta: Draw) -> tuple[Any, Any]:
-        whole = logp(distribution(theta), jnp.asarray(all_outcomes)).reshape(-1)
-        return whole[outcome.kept[rows]], by_rows(jnp.asarray(observed), theta, rows)
-
-    with double_precision():
-        pair = jax.jit(both)
-        return by_rows if all(_agree(pair, draw) for draw in draws) else one_by_one
 
 
 def _agree(pair: Callable[[Draw], tuple[Any, Any]], theta: Draw) -> bool:

@@ -126,7 +126,7 @@ class _Reader:
 
     @classmethod
     def of(cls, model: Any, rv: Variable, posterior: xr.Dataset) -> _Reader:
-        y, logp, theta, data = _graph(model, rv)
+        y, logp, outcome, theta, data = _graph(model, rv)
         parts = parts_of(rv, model.basic_RVs)
         source = Source(
             y,
@@ -139,6 +139,7 @@ class _Reader:
             parts[1:],
             discrete=y.dtype != "float64",
             has_atoms=any(part.startswith(ATOMS) for part in parts),
+            outcome=outcome,
         )
         named = model.named_vars_to_dims.get(rv.name, ())
         dims = tuple(f"{rv.name}_dim_{i}" for i in range(y.ndim))
@@ -228,15 +229,20 @@ def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> 
 
 def _graph(
     model: Any, rv: Variable
-) -> tuple[Variable, Variable, dict[str, Variable], dict[str, tuple[Variable, Numeric]]]:
-    """Build the log density on plain variables: y, logp, θ by name, data by name with values."""
+) -> tuple[Variable, Variable, Variable, dict[str, Variable], dict[str, tuple[Variable, Numeric]]]:
+    """Build log density and random outcomes on plain variables.
+
+    Returns y, logp, outcomes, θ by name, and data by name with values.
+    """
     from pymc.pytensorf import rvs_in_graph
     from pytensor.compile.sharedvalue import SharedVariable
     from pytensor.tensor import TensorType
+    from pytensor.tensor.random.type import RandomType
 
     discrete = np.dtype(rv.dtype).kind in "biu"
     y = TensorType(rv.dtype if discrete else "float64", (None,) * rv.type.ndim)("y")
     names = {value: free.name for free, value in model.rvs_to_values.items() if free is not rv}
+    outcome = _random_outcome(model, rv)
     logp = _log_density(model, rv, y)
     if rvs_in_graph([logp]):
         raise UnsupportedError(
@@ -247,7 +253,9 @@ def _graph(
     theta: dict[str, Variable] = {}
     data: dict[str, tuple[Variable, Numeric]] = {}
     plain: dict[Variable, Variable] = {}
-    for leaf, variable in _leaves(logp):
+    for leaf, variable in _leaves([logp, outcome]):
+        if isinstance(leaf.type, RandomType):
+            continue
         if leaf in names or isinstance(leaf, SharedVariable):
             plain[variable] = TensorType(leaf.dtype, leaf.type.shape)(leaf.name)
         if leaf in names:
@@ -255,7 +263,16 @@ def _graph(
         elif isinstance(leaf, SharedVariable):
             name = leaf.name or f"data {len(data)}"
             data[name] = plain[variable], np.asarray(leaf.get_value())
-    return y, rebuilt(logp, plain), theta, data
+    return y, rebuilt(logp, plain), rebuilt(outcome, plain), theta, data
+
+
+def _random_outcome(model: Any, rv: Variable) -> Variable:
+    """Write the outcome as a random variable, given values of the others."""
+    from pytensor.graph.replace import graph_replace
+
+    given = {other: value for other, value in model.rvs_to_values.items() if other is not rv}
+    (outcome,) = graph_replace([rv], given, strict=False)
+    return _lowered(outcome)
 
 
 def _log_density(model: Any, rv: Variable, y: Variable) -> Variable:
@@ -271,15 +288,22 @@ def _log_density(model: Any, rv: Variable, y: Variable) -> Variable:
     (logp,) = model.logp(vars=[rv], sum=False)
     if not _has_dims(logp):
         return logp
-    from pytensor.graph.rewriting.utils import rewrite_graph
-    from pytensor.xtensor.basic import tensor_from_xtensor
-
     dims = [dim for dim in rv.type.dims if dim in logp.type.dims]
     if tuple(dims) != tuple(rv.type.dims[: len(dims)]):
         raise UnsupportedError(
             f"{rv.name!r} has the dimensions {rv.type.dims}; put those of one outcome last."
         )
-    return rewrite_graph(tensor_from_xtensor(logp.transpose(*dims)), include=("lower_xtensor",))
+    return _lowered(logp.transpose(*dims))
+
+
+def _lowered(variable: Variable) -> Variable:
+    """Write a variable of pymc.dims as a plain tensor."""
+    if not _has_dims(variable):
+        return variable
+    from pytensor.graph.rewriting.utils import rewrite_graph
+    from pytensor.xtensor.basic import tensor_from_xtensor
+
+    return rewrite_graph(tensor_from_xtensor(variable), include=("lower_xtensor",))
 
 
 def _has_dims(variable: Variable) -> bool:
@@ -287,9 +311,9 @@ def _has_dims(variable: Variable) -> bool:
     return hasattr(variable.type, "dims")
 
 
-def _leaves(logp: Variable) -> list[tuple[Variable, Variable]]:
+def _leaves(outputs: Iterable[Variable]) -> list[tuple[Variable, Variable]]:
     """Find what a graph begins with, each with the plain tensor that is made of it first."""
-    variables = variables_of([logp])
+    variables = variables_of(outputs)
     leaves = [(v, v) for v in variables if v.owner is None and not _has_dims(v)]
     parents = [(v.owner.inputs[0], v) for v in variables if v.owner is not None]
     return leaves + [(v, tensor) for v, tensor in parents if v.owner is None and _has_dims(v)]

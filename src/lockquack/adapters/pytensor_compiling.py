@@ -44,6 +44,7 @@ _ARRAY_OPS = frozenset(
         "Gemv",
         "Gemm",
         "BatchedDot",
+        "SolveTriangular",
         "ExtractDiag",
         "Unbroadcast",
         "DeepCopyOp",
@@ -86,18 +87,12 @@ def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], *, loops: 
     enough for Python. PyTensor's mode ``FAST_COMPILE`` is respected: nothing is compiled then.
     """
     import pytensor
-    from pytensor.compile.mode import Mode
 
-    def make(mode: Any) -> Any:
-        return pytensor.function(
-            list(inputs), list(outputs), mode=mode, on_unused_input="ignore", trust_input=True
-        )
-
-    plain = make(Mode("py", "fast_run").excluding("fusion", "inplace", "BlasOpt"))
+    plain = interpreted(inputs, outputs)
     by_numpy = _by_numpy(plain.maker.fgraph, loops)
     if by_numpy is not None:
         return by_numpy
-    return plain if pytensor.config.mode == "FAST_COMPILE" else make("NUMBA")
+    return plain if pytensor.config.mode == "FAST_COMPILE" else _made(inputs, outputs, "NUMBA")
 
 
 def _by_numpy(graph: Any, loops: bool) -> Function | None:
@@ -190,6 +185,24 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
     "Log1mexp": _log1mexp,
     "Softplus": lambda x: np.logaddexp(0.0, x),
 }
+
+
+def interpreted(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
+    """Make a function that Python evaluates, after PyTensor has simplified the graph."""
+    from pytensor.compile.mode import Mode
+
+    # The last would write powers in a way that numpy has no function for.
+    leave_out = ("fusion", "inplace", "BlasOpt", "local_pow_to_nested_squaring")
+    mode = Mode("py", "fast_run").excluding(*leave_out)
+    return _made(inputs, outputs, mode)
+
+
+def _made(inputs: Sequence[Variable], outputs: Sequence[Variable], mode: Any) -> Any:
+    import pytensor
+
+    return pytensor.function(
+        list(inputs), list(outputs), mode=mode, on_unused_input="ignore", trust_input=True
+    )
 
 
 def evaluated(outputs: Sequence[Variable], values: Mapping[Variable, Numeric]) -> list[Numeric]:

@@ -8,11 +8,13 @@ from math import prod
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.adapters.pytensor_compiling import Function, compiled
 from lockquack.adapters.pytensor_densities import AT_ONCE, Slot, batched
 from lockquack.adapters.pytensor_rewriting import Variable
 from lockquack.jets import Numeric
+from lockquack.predictive import Selection
 
 
 class Parameters(Protocol):
@@ -101,3 +103,13 @@ class DrawParameters:
         many = {v: batched(v, None) for v in self.theta}
         outputs = vectorize_graph(outputs, many)
         return compiled([start, stop, *many.values(), *self.data], outputs, loops=True)
+
+
+def window(obs: Selection, n: int) -> tuple[slice, NDArray[np.intp] | None]:
+    """Return consecutive observations that hold the chosen ones, and where these are in them."""
+    if isinstance(obs, slice):
+        return slice(*obs.indices(n)), None
+    if obs.size == 0:
+        return slice(0, 0), None
+    low = int(obs.min())
+    return slice(low, int(obs.max()) + 1), obs - low

@@ -83,8 +83,30 @@ def rebuilt(
             inner = dict(zip(op.inner_inputs, inputs, strict=True))
             made[variable] = rebuilt(op.inner_outputs[place], inner, superfluous)
         elif inputs != variable.owner.inputs:
-            made[variable] = op(*inputs, return_list=True)[place]
+            made[variable] = op.make_node(*inputs).outputs[place]
     return made[output]
+
+
+def drawn_with(mark: Variable, outcome: Variable) -> Variable:
+    """Make every random number of a graph depend on a mark, which is zero.
+
+    A graph for many draws has a random number for each of them only where the draws come in, as
+    marks for many draws do everywhere.
+    """
+    from pytensor.tensor.random.op import RandomVariable
+
+    made: dict[Variable, Variable] = {}
+    for variable in variables_of([outcome]):
+        made[variable] = variable
+        if variable.owner is None:
+            continue
+        op, inputs = variable.owner.op, [made[parent] for parent in variable.owner.inputs]
+        if isinstance(op, RandomVariable):
+            inputs[2] = inputs[2] + mark.astype(inputs[2].dtype)
+        if inputs != variable.owner.inputs:
+            place = variable.owner.outputs.index(variable)
+            made[variable] = op.make_node(*inputs).outputs[place]
+    return made[outcome]
 
 
 def parameters_of(logp: Variable, y: Variable) -> list[Variable]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from lockquack.adapters.evaluable import DensityPredictive, described
 from lockquack.adapters.pytensor_compiling import evaluated
 from lockquack.adapters.pytensor_densities import AT_ONCE, Density, Slot
-from lockquack.adapters.pytensor_parameters import DrawParameters, Parameters
+from lockquack.adapters.pytensor_parameters import DrawParameters, Parameters, window
 from lockquack.adapters.pytensor_rewriting import (
     Variable,
     dependent_on,
@@ -21,6 +22,7 @@ from lockquack.adapters.pytensor_rewriting import (
     rebuilt,
     simplified,
 )
+from lockquack.adapters.pytensor_sampling import Generator, plain_generator, whole_generator
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, Jet, Numeric
 from lockquack.observations import Observations
@@ -38,6 +40,8 @@ class GraphPredictive(DensityPredictive):
     parameters: Parameters
     #: Makes the same model at other outcomes and data.
     rebuild: Callable[..., Predictive]
+    #: Finds out where random outcomes come from, if from anywhere.
+    find_generator: Callable[[], Generator | None] = field(default=lambda: None, kw_only=True)
 
     def with_data(self, y: Any, /, **data: Any) -> Predictive:
         """Return the same posterior at other observations.
@@ -57,14 +61,33 @@ class GraphPredictive(DensityPredictive):
         """
         return self.rebuild(y, **data)
 
+    @cached_property
+    def _generator(self) -> Generator | None:
+        return self.find_generator()
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether :meth:`draw_outcomes` works."""
+        return self._generator is not None
+
+    def draw_outcomes(
+        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+    ) -> Array:
+        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
+        if self._generator is None:
+            return super().draw_outcomes(chain, draws, obs, rng)
+        rows = np.arange(self.n_obs)[obs]
+        drawn = self._generator.draw(chain, draws, rows, rng)
+        return drawn.astype(np.float64).reshape(draws.size, rows.size, self.observations.d)
+
     def jets_at(
         self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
     ) -> Jet:
         """Evaluate the density of some draws and observations at any outcomes."""
-        window, inside = _window(obs, self.n_obs)
+        near, inside = window(obs, self.n_obs)
         if not self.density.separable:
             return self._whole(y, chain, draws, obs, derivatives=derivatives)
-        values = self.parameters.tile(chain, draws, window)
+        values = self.parameters.tile(chain, draws, near)
         slots = self.density.slots
         values = [
             value[:, inside] if slot.by_observation and inside is not None else value
@@ -117,16 +140,6 @@ def _joined(jets: Sequence[Jet]) -> Jet:
     )
 
 
-def _window(obs: Selection, n: int) -> tuple[slice, NDArray[np.intp] | None]:
-    """Return consecutive observations that hold the chosen ones, and where these are in them."""
-    if isinstance(obs, slice):
-        return slice(*obs.indices(n)), None
-    if obs.size == 0:
-        return slice(0, 0), None
-    low = int(obs.min())
-    return slice(low, int(obs.max()) + 1), obs - low
-
-
 @dataclass(frozen=True, eq=False)
 class Source:
     """A log density of observations given draws of θ, as a graph: what adapters build."""
@@ -145,6 +158,8 @@ class Source:
     log_marginal_likelihood: float | None = None
     #: Log likelihoods that came with the draws.
     stored: Any = None
+    #: The outcomes as random variables, if they can be written as such.
+    outcome: Variable | None = None
     #: What was compiled for other data of the same model.
     cache: dict[Any, Any] = field(default_factory=dict)
 
@@ -206,7 +221,17 @@ class Source:
             differentiable=self.discrete or density.differentiable,
             log_marginal_likelihood=self.log_marginal_likelihood,
             stored=self.stored,
+            find_generator=partial(self._generator, observations.shape),
         )
+
+    def _generator(self, grid: tuple[int, ...]) -> Generator | None:
+        """Find out how to draw outcomes, one observation at a time where that can be done."""
+        if self.outcome is None:
+            return None
+        given = self.outcome, self.theta, self.data, grid
+        at_draw = partial(self._at_draw, draw=0)
+        plain = plain_generator(*given, at_draw, _KEEP / (self.n_chains * self.n_draws))
+        return plain or whole_generator(*given)
 
     def _at_draw(
         self, outputs: Sequence[Variable], draw: int, y: Numeric | None = None

@@ -63,7 +63,8 @@ class ModelTarget(Target):
             raise UnsupportedError(
                 f"Model {list(self.models)[k]!r} ({member.model.likelihood.description}) has "
                 f"outcomes of {self.d} components and no generator of random outcomes, so its "
-                "combinations cannot be sampled. Make it with from_family."
+                "combinations cannot be sampled. Make it with from_family, or give from_jax "
+                "sample=."
             )
         return self._inverse[k].sample(n, rng)
 
