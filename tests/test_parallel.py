@@ -218,15 +218,70 @@ def stack(models):
 def test_weights_and_scores_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
     for method in (lock, stack):
         one, two = (
-            locally(monkeypatch, partial(method, regressions(data)), threads) for threads in (1, 2)
+            locally(monkeypatch, partial(method, regressions(data, 1200)), threads)
+            for threads in (1, 2)
         )
         assert_identical(two, one)
-        assert_identical(method(regressions(data)), one)
+        assert_identical(method(regressions(data, 1200)), one)
 
 
-@pytest.mark.parametrize("chunks", [(4, 50, 500), (1, 20, 1500)])
+def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
+    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 20)
+
+    def answers():
+        fit = lock(regressions(data, 50))
+        draws = fit.sample(3, random_seed=5)["posterior_predictive"]["y"]
+        return [fit.logpdf(), fit.pit(), fit.logpdf(np.zeros((2, 50))), fit.mean(), draws]
+
+    one, two, there = (
+        locally(monkeypatch, answers, 1),
+        locally(monkeypatch, answers, 2),
+        answers(),
+    )
+    for first, *others in zip(one, two, there, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(other, first)
+
+
+def test_vector_draws_are_the_same_with_any_number_of_workers(client, monkeypatch):
+    rng = np.random.default_rng(14)
+    y, mu = rng.normal(size=(9, 2)), rng.normal(0.0, 0.1, size=(2, 30, 2))
+    models = {
+        name: lq.from_family("mv_normal", y=y, mu=mu + shift, cov=np.eye(2))
+        for name, shift in (("left", -0.3), ("right", 0.3))
+    }
+
+    def draws():
+        return lock(models).sample(20, random_seed=6)["posterior_predictive"]["y"].values
+
+    one, two = (locally(monkeypatch, draws, threads) for threads in (1, 2))
+    np.testing.assert_array_equal(two, one)
+    np.testing.assert_array_equal(draws(), one)
+
+
+def test_counts_are_the_same_with_any_number_of_workers(client, monkeypatch):
+    rng = np.random.default_rng(15)
+    y = rng.poisson(3.0, size=300).astype(float)
+    mu = rng.gamma(300.0, 0.01, size=(2, 40))
+    models = {
+        name: lq.from_family("poisson", y=y, mu=mu * factor)
+        for name, factor in (("low", 0.9), ("high", 1.2))
+    }
+
+    def weights():
+        by_log = lq.combine(models, lq.Locking(), lq.LogScore())
+        return [
+            fit.weights.values
+            for fit in (by_log, lq.combine(models, lq.Locking(), lq.PairwiseScore()))
+        ]
+
+    for first, second in zip(weights(), locally(monkeypatch, weights, 1), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("chunks", [(4, 50, 500), (1, 20, 900)])
 def test_chunks_on_a_cluster(client, data, monkeypatch, chunks):
-    models = regressions(data)
+    models = regressions(data, 1600)
     lazy = {name: in_chunks(model, chunks) for name, model in models.items()}
     for method in (lock, stack):
         got, expected = method(lazy), locally(monkeypatch, partial(method, models), 1)

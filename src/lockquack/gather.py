@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from lockquack.checks import naming
 from lockquack.collapse import Collapsed, Kind
-from lockquack.density.members import are_discrete, components, members_at, require_evaluable
+from lockquack.density.members import are_discrete, log_components, require_evaluable
 from lockquack.density.nodes import Laid, lay_nodes
 from lockquack.errors import UnsupportedError
 from lockquack.evidence import Evidence
 from lockquack.jets import Array, Jet, stack_jets
 from lockquack.operators import Operator
+from lockquack.parallel import map_observations
 from lockquack.predictive import Predictive
 from lockquack.rules import Rule
 
@@ -95,9 +97,9 @@ def _neighbours(models: Mapping[str, Predictive], rule: Rule, scores: Kind) -> A
             "Hyvarinen() or LogScore()."
         )
     first = next(iter(models.values()))
-    parts = []
-    for obs in first.observation_slices():
-        y = first.observations.values[obs, 0]
-        evaluate = components(members_at(models, obs, loo=scores == "loo"))
-        parts.append(evaluate(np.stack([y - 1, y + 1]), np.arange(y.size)))
-    return np.concatenate(parts, axis=2)
+    groups = first.observation_slices()
+    y = first.observations.values[:, 0]
+    beside = [np.stack([y[obs] - 1, y[obs] + 1]) for obs in groups]
+    evaluate = partial(log_components, loo=scores == "loo")
+    parts = map_observations(evaluate, tuple(models.values()), groups, beside)
+    return np.concatenate(list(parts), axis=2)

@@ -43,7 +43,9 @@ Place = Sequence[tuple[int, int]]
 #: Bytes of a chunk.
 _CHUNK = 2**25
 #: Observations that are pooled at once, so that they stay in a core's cache.
-_TILE_OBS = 2**10
+_TILE_OBS = 2500
+#: Observations whose numbers are read at once, draw by draw, from a file without chunks.
+_ROW = 2**10
 #: Numbers that the blocks of some observations, merged at once, may be.
 _NUMBERS_AT_ONCE = 2**23
 #: Parts of blocks that a step of the tree pools.
@@ -233,7 +235,7 @@ def chunks_for(
     {'chain': 1, 'draw': 100, 'obs': 100000}
     """
     *_, last = sizes
-    chunks = dict.fromkeys(sizes, 1) | {last: min(sizes[last], _TILE_OBS)} | dict(stored or {})
+    chunks = dict.fromkeys(sizes, 1) | {last: min(sizes[last], _ROW)} | dict(stored or {})
     others = [dim for dim in sizes if dim not in SAMPLE_DIMS]
     for dim in (*reversed(SAMPLE_DIMS), *reversed(others)):
         more = max(1, _CHUNK // (itemsize * prod(chunks.values())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -133,9 +133,14 @@ def _log_sum_draws(logp: Array) -> Array:
     return np.asarray(np.log(scaled.sum(axis=1)) + peak[:, 0])
 
 
-def members_at(models: Mapping[str, Predictive], obs: slice, *, loo: bool) -> list[Member]:
+def members_at(models: Iterable[Predictive], obs: slice, *, loo: bool) -> list[Member]:
     """Look at all models at some observations."""
-    return [Member.of(model, obs, loo) for model in models.values()]
+    return [Member.of(model, obs, loo) for model in models]
+
+
+def log_components(models: Iterable[Predictive], obs: slice, y: Array, *, loo: bool) -> Array:
+    """Log densities of all models at outcomes (point, obs) → (K, point, obs)."""
+    return components(members_at(models, obs, loo=loo))(y, np.arange(y.shape[1]))
 
 
 def components(members: Sequence[Member]) -> Components:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -22,6 +23,7 @@ from lockquack.density.members import (
 from lockquack.density.quadrature import Grid, Line, Pool
 from lockquack.evidence import Nodes
 from lockquack.jets import Array, log_sum_exp
+from lockquack.parallel import map_observations
 from lockquack.predictive import Predictive
 from lockquack.progress import progress_bar
 
@@ -73,10 +75,12 @@ def lay_nodes(
     pools = general_pools(len(models)) if pools is None else pools
     slices = next(iter(models.values())).observation_slices() if slices is None else slices
     discrete, support = are_discrete(models), support_of(models, of_all=of_all)
+    lay = partial(_lay, support=support, pools=pools, discrete=discrete, loo=loo)
     parts = []
     with progress_bar(slices[-1].stop, "densities on nodes", progressbar) as advance:
-        for obs in slices:
-            parts.append(_lay(members_at(models, obs, loo=loo), support, pools, discrete=discrete))
+        laid = map_observations(lay, tuple(models.values()), slices)
+        for obs, part in zip(slices, laid, strict=True):
+            parts.append(replace(part, obs=obs))
             advance(obs.stop - obs.start)
     return parts
 
@@ -84,19 +88,34 @@ def lay_nodes(
 def refine_nodes(
     laid: Sequence[Laid], models: Mapping[str, Predictive], pool: Pool, *, loo: bool
 ) -> list[Laid]:
-    """Add nodes where a particular pool needs them."""
-    result = []
-    for part in laid:
-        if part.grid is None:
-            result.append(_more_outcomes(part, models, pool, loo))
-            continue
-        if (part.log_norm(pool)[1] <= 1e-9).all():
-            result.append(part)
-            continue
-        members = members_at(models, part.obs, loo=loo)
-        grid = part.grid.refined(components(members), pool)
-        result.append(replace(part, grid=grid, nodes=grid.nodes()))
-    return result
+    """Add nodes where a particular pool needs them; groups that need none stay what they are."""
+    rough = [part for part in laid if part.grid is None or (part.log_norm(pool)[1] > 1e-9).any()]
+    if not rough:
+        return list(laid)
+    refine = partial(_refine, support=support_of(models, of_all=False), pool=pool, loo=loo)
+    groups = [part.obs for part in rough]
+    refined = map_observations(refine, tuple(models.values()), groups, rough)
+    new = {part.obs.start: each for part, each in zip(rough, refined, strict=True) if each}
+    return [
+        replace(new[part.obs.start], obs=part.obs) if part.obs.start in new else part
+        for part in laid
+    ]
+
+
+def _refine(
+    models: Sequence[Predictive],
+    obs: slice,
+    part: Laid,
+    *,
+    support: tuple[float, float],
+    pool: Pool,
+    loo: bool,
+) -> Laid | None:
+    """Add nodes to those of a group; None if it needs none."""
+    if part.grid is None:
+        return _more_outcomes(part, lambda: members_at(models, obs, loo=loo), support, pool)
+    grid = part.grid.refined(components(members_at(models, obs, loo=loo)), pool)
+    return replace(part, grid=grid, nodes=grid.nodes())
 
 
 def general_pools(K: int) -> list[Pool]:
@@ -112,10 +131,16 @@ def general_pools(K: int) -> list[Pool]:
 
 
 def _lay(
-    members: list[Member], support: tuple[float, float], pools: Sequence[Pool], *, discrete: bool
+    models: Sequence[Predictive],
+    obs: slice,
+    *,
+    support: tuple[float, float],
+    pools: Sequence[Pool],
+    discrete: bool,
+    loo: bool,
 ) -> Laid:
+    members = members_at(models, obs, loo=loo)
     pareto_k = np.stack([member.pareto_k for member in members])
-    obs = members[0].obs
     if discrete:
         nodes, outcomes, missing = _all_outcomes(members, support, pools)
         return Laid(obs, nodes, None, outcomes, missing, pareto_k)
@@ -171,23 +196,21 @@ def _all_outcomes(
     return Nodes(logp, np.zeros(logp.shape[1:])), outcomes, missing
 
 
-def _more_outcomes(part: Laid, models: Mapping[str, Predictive], pool: Pool, loo: bool) -> Laid:
+def _more_outcomes(
+    part: Laid, members: Callable[[], list[Member]], support: tuple[float, float], pool: Pool
+) -> Laid | None:
     """Add the outcomes that a particular pool has mass on, if it has some beyond the others."""
     assert part.outcomes is not None
-
-    def evaluate(outcomes: Array) -> Array:
-        return _on_outcomes(members_at(models, part.obs, loo=loo))(outcomes)
-
     outcomes, logp = _widened(
-        evaluate,
-        support_of(models, of_all=False),
+        lambda outcomes: _on_outcomes(members())(outcomes),
+        support,
         [pool],
         part.outcomes,
         part.nodes.logp,
         np.zeros(1, dtype=np.bool_),
     )
     if outcomes.size == part.outcomes.size:
-        return part
+        return None
     return replace(part, outcomes=outcomes, nodes=Nodes(logp, np.zeros(logp.shape[1:])))
 
 

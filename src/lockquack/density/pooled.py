@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -12,11 +12,12 @@ from lockquack.collapse import Kind
 from lockquack.density.continuous import ContinuousRows
 from lockquack.density.discrete import DiscreteRows
 from lockquack.density.intervals import HasIntervals
-from lockquack.density.members import components, members_at
+from lockquack.density.members import components, log_components, members_at
 from lockquack.density.nodes import Laid, lay_nodes, refine_nodes
 from lockquack.density.quadrature import NODES, Components, Grid, Pool, Rows
 from lockquack.jets import Array
 from lockquack.operators import Operator
+from lockquack.parallel import map_observations, thread_map
 from lockquack.predictive import Predictive
 
 #: How well the slope of a tail is known.
@@ -130,13 +131,11 @@ class PooledDistribution(HasIntervals):
 
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at outcomes (point, n) → (K, point, n)."""
-        parts = [
-            components(members_at(self.models, part.obs, loo=self.loo))(
-                y[:, self._columns(part)], np.arange(part.obs.stop - part.obs.start)
-            )
-            for part in self.laid
-        ]
-        return np.concatenate(parts, axis=-1)
+        evaluate = partial(log_components, loo=self.loo)
+        groups = [part.obs for part in self.laid]
+        columns = [y[:, self._columns(part)] for part in self.laid]
+        parts = map_observations(evaluate, tuple(self.models.values()), groups, columns)
+        return np.concatenate(list(parts), axis=-1)
 
     def logpdf(self, y: Array) -> Array:
         """Log density at outcomes (point, n) → (point, n), by averaging all draws there."""
@@ -146,23 +145,16 @@ class PooledDistribution(HasIntervals):
 
     def cdf(self, y: Array) -> Array:
         """Probability of at most y, (point, n) → (point, n)."""
-        return np.concatenate(
-            [self._rows(i).cdf(y[:, self._columns(part)]) for i, part in enumerate(self.laid)],
-            axis=1,
-        )
+        return self._by_group(lambda i, y: self._rows(i).cdf(y), y)
 
     def quantile(self, p: Array) -> Array:
         """Outcomes below which there is probability p, (point,) or (point, n) → (point, n)."""
         p = np.broadcast_to(p[:, None] if p.ndim == 1 else p, (len(p), self.n_obs))
-        return np.concatenate(
-            [self._rows(i).quantile(p[:, self._columns(part)]) for i, part in enumerate(self.laid)],
-            axis=1,
-        )
+        return self._by_group(lambda i, p: self._rows(i).quantile(p), p)
 
     def shortest(self, prob: float) -> Array:
         """Return the ends of the shortest interval of that probability, (2, n)."""
-        rows = [self._rows(i) for i in range(len(self.laid))]
-        return np.concatenate([_shortest(each, prob) for each in rows], axis=1)
+        return self._by_group(lambda i: _shortest(self._rows(i), prob))
 
     def mean(self) -> Array:
         """Mean at each observation, (n,); NaN or infinite where the tails are too heavy for one."""
@@ -174,7 +166,7 @@ class PooledDistribution(HasIntervals):
 
     def mode(self) -> Array:
         """Outcome of the highest density, (n,)."""
-        return np.concatenate([self._rows(i).mode() for i in range(len(self.laid))])
+        return self._by_group(lambda i: self._rows(i).mode())
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw outcomes by inverting the distribution function, (n, observation)."""
@@ -182,8 +174,8 @@ class PooledDistribution(HasIntervals):
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        parts = [self._moments_of(i) for i in range(len(self.laid))]
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        mean, var = self._by_group(lambda i: np.stack(self._moments_of(i)))
+        return mean, var
 
     def _moments_of(self, index: int) -> tuple[Array, Array]:
         grid, rows = self.laid[index].grid, self._rows(index)
@@ -228,9 +220,20 @@ class PooledDistribution(HasIntervals):
 
         return ContinuousRows.of(wide, pool, lambda: augmented).moments(_tail_slopes(wide, pool))
 
+    def _by_group(self, ask: Callable[..., Array], *tables: Array) -> Array:
+        """Ask each group by its index and its columns of tables; join the answers' last axes."""
+
+        def answer(index: int) -> Array:
+            columns = self._columns(self.laid[index])
+            return ask(index, *(table[:, columns] for table in tables))
+
+        threads = None if all(model.is_thread_safe for model in self.models.values()) else 1
+        answers = thread_map(answer, range(len(self.laid)), threads=threads)
+        return np.concatenate(list(answers), axis=-1)
+
     def _components(self, index: int) -> Components:
         part = self.laid[index]
-        return components(members_at(self.models, part.obs, loo=self.loo))
+        return components(members_at(self.models.values(), part.obs, loo=self.loo))
 
     def _rows(self, index: int) -> ContinuousRows | DiscreteRows:
         """Distributions of one group of observations, computed when first needed."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -13,11 +15,14 @@ from lockquack.density.sampling import Drawn, Target, normalise_by_sampling, sam
 from lockquack.density.targets import ModelTarget
 from lockquack.jets import Array
 from lockquack.operators import Operator
-from lockquack.predictive import Predictive
+from lockquack.parallel import map_observations
+from lockquack.predictive import Predictive, cut
 from lockquack.progress import progress_bar
 
 #: Draws behind a normaliser.
 _DRAWS = 1000
+#: Observations that one thread or worker gets at once.
+_OBS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -37,15 +42,10 @@ def normalise_by_draws(
     progressbar: bool | None = None,
 ) -> NormalisedBySampling:
     """Normalise the pool at each observation by importance sampling, and evaluate it there."""
-    n = next(iter(models.values())).n_obs
-    parts: list[Drawn] = []
-    pareto_k = np.zeros((len(models), n))
-    with progress_bar(n, "normalisers", progressbar) as advance:
-        for i in range(n):
-            target = ModelTarget(models, operator, x, i, loo=loo)
-            pareto_k[:, i] = [member.pareto_k.item() for member in target.members]
-            parts.append(normalise_by_sampling(target, _DRAWS, rng))
-            advance(1)
+    work = _AtEach(tuple(models), operator, x, loo, _normalised)
+    done = _for_each(work, models, rng, "normalisers", progressbar)
+    parts = [drawn for drawn, _ in done]
+    pareto_k = np.stack([k_hats for _, k_hats in done], axis=1)
     log_norm = np.array([part.log_norm for part in parts])
     logp = observed_densities(models, loo=loo, progressbar=progressbar)
     return NormalisedBySampling(
@@ -70,13 +70,59 @@ def sample_each(
     progressbar: bool | None = None,
 ) -> Sequence[Drawn]:
     """Draw from the pool at each observation."""
-    n_obs = next(iter(models.values())).n_obs
-    drawn = []
-    with progress_bar(n_obs, "sampling", progressbar) as advance:
-        for i in range(n_obs):
-            drawn.append(sample(ModelTarget(models, operator, x, i, loo=loo), n, method, rng))
-            advance(1)
-    return drawn
+    work = _AtEach(tuple(models), operator, x, loo, partial(_sampled, n=n, method=method))
+    return _for_each(work, models, rng, "sampling", progressbar)
+
+
+def _normalised(target: ModelTarget, rng: np.random.Generator) -> tuple[Drawn, Array]:
+    pareto_k = np.array([member.pareto_k.item() for member in target.members])
+    return normalise_by_sampling(target, _DRAWS, rng), pareto_k
+
+
+def _sampled(target: ModelTarget, rng: np.random.Generator, n: int, method: str) -> Drawn:
+    return sample(target, n, method, rng)
+
+
+@dataclass(frozen=True)
+class _AtEach:
+    """Work for a group of observations, one after the other."""
+
+    names: tuple[str, ...]
+    operator: Operator
+    x: Array
+    loo: bool
+    work: Callable[[ModelTarget, np.random.Generator], Any]
+
+    def __call__(self, models: Sequence[Predictive], obs: slice, seeds: Array) -> list[Any]:
+        named = dict(zip(self.names, models, strict=True))
+        return [
+            self.work(
+                ModelTarget(named, self.operator, self.x, i, loo=self.loo),
+                np.random.default_rng(seed),
+            )
+            for i, seed in zip(range(obs.start, obs.stop), seeds, strict=True)
+        ]
+
+
+def _for_each(
+    work: _AtEach,
+    models: Mapping[str, Predictive],
+    rng: np.random.Generator,
+    title: str,
+    progressbar: bool | None,
+) -> list[Any]:
+    """Do random work at each observation, with a seed each, wherever it is done."""
+    n = next(iter(models.values())).n_obs
+    groups = cut(slice(0, n), _OBS_AT_ONCE)
+    seeds = rng.integers(2**63, size=n)
+    results = []
+    with progress_bar(n, title, progressbar) as advance:
+        for group in map_observations(
+            work, tuple(models.values()), groups, [seeds[obs] for obs in groups]
+        ):
+            results += group
+            advance(len(group))
+    return results
 
 
 def log_densities(
