@@ -371,6 +371,17 @@ def test_sample(run, models, tmp_path):
     assert table[".draw"].tolist() == list(range(1, 41))
 
 
+def test_report(run, models, tmp_path):
+    arguments = ["report", "normal.nc", "student.nc", *FAMILIES, "--no-thorough"]
+    status, out, heard = run(*arguments, "--title", "Two & two", "-o", tmp_path / "r.html")
+    assert (status, out) == (0, "")
+    assert "r.html" in heard
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Two &amp; two" in page
+    assert "lockquack report normal.nc student.nc --family normal=normal" in page
+    assert f"{float(lq.lock(models).weights[0]):.3f}" in page
+
+
 def test_check_finds_nothing(run):
     status, said, heard = run("check", "normal.nc", "student.nc", *FAMILIES, "--json")
     assert (status, heard) == (0, "")

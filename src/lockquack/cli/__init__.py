@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"lockquack: unknown command {given[0]}.{hint}", file=sys.stderr)
         return MISUSED
     command = find_command(given[0])
-    return _guarded(command, command.parser().read(given[1:]))
+    options = command.parser().read(given[1:])
+    options.command_line = shlex.join(["lockquack", *given])
+    return _guarded(command, options)
 
 
 def _guarded(command: Command, options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -30,7 +31,7 @@ class Command:
         shown = "\n".join(f"  $ {line}" for line in self.examples)
         parser = Parser(
             prog=f"lockquack {self.name}",
-            description=self.description,
+            description=textwrap.fill(self.description, 79),
             epilog=f"examples:\n{shown}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from pathlib import Path
 
 from lockquack.cli.commands import Command
@@ -40,6 +38,12 @@ def _add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--cv", type=count, default=10, metavar="N", help="folds of cross-validation (default: 10)"
     )
+    group.add_argument(
+        "--thorough",
+        action=BooleanOptionalAction,
+        help="whether to compare methods and to look at calibration (default: where that takes "
+        "minutes at most)",
+    )
     add_fit(parser)
     add_cluster(parser)
     add_output(parser, tables=False)
@@ -62,9 +66,10 @@ def _run(options: Namespace) -> int:
             fit,
             options.output,
             title=options.title,
-            command=shlex.join(["lockquack", *sys.argv[1:]]),
+            command=options.command_line,
             methods=_methods(options.methods),
             cv=options.cv,
+            thorough=options.thorough,
             progressbar=progressbar(options),
         )
         heard.clear()  # the page tells, with what to do about it
