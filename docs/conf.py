@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ templates_path = ["_templates"]
 # Pages are Markdown that also reads well without Sphinx. Only cells marked as such are run.
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
+os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent / "matplotlibrc")
 nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_in_temp = True
@@ -49,6 +51,10 @@ autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Array": "Array"}
 autodoc_class_signature = "mixed"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+
+# What is copied from a block is what one would type.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = "lockquack"

@@ -14,6 +14,7 @@ import lockquack as lq
 from lockquack import errors
 from lockquack.combination import Combination
 from lockquack.operators import OPERATORS, Operator
+from lockquack.remedies import REMEDIES
 from tests import test_operators as contract
 
 ROOT = Path(__file__).parents[1]
@@ -77,7 +78,9 @@ def test_names_in_the_text_exist(path):
             found = getattr(found, part)
 
 
-@pytest.mark.parametrize("name", ["quickstart.md", "diagnostics.md", "operators.md", "theory.md"])
+@pytest.mark.parametrize(
+    "name", ["quickstart.md", "pictures.md", "diagnostics.md", "operators.md", "theory.md"]
+)
 def test_methods_in_the_text_exist(name):
     fields = Combination.__dataclass_fields__
     for method in re.findall(r"\bfit\.([a-z]\w*)", (DOCS / name).read_text()):
@@ -108,6 +111,12 @@ def test_every_error_and_warning_is_explained():
     assert {getattr(errors, title) for title in titles} == {
         kind for kind in kinds if errors.LockquackWarning in kind.__bases__
     }
+
+
+def test_every_remedy_is_explained():
+    text = (DOCS / "diagnostics.md").read_text()
+    for each in REMEDIES:
+        assert each.words in text, each.title
 
 
 def test_the_glossary_defines_what_it_lists():
