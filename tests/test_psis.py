@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
+import lockquack as lq
+from lockquack import psis as psis_module
 from lockquack.errors import UnsupportedError
-from lockquack.psis import _profile, psis
+from lockquack.psis import _profile, loo_densities, psis
+from tests.helpers import lock
 
 TOLERANCE = 1e-10
 SHAPES = [(1, 25), (1, 30), (1, 31), (4, 50), (3, 77), (1, 225), (1, 226), (7, 191), (4, 1000)]
@@ -250,3 +253,69 @@ def test_no_observations():
     log_weights, pareto_k = psis(np.zeros((4, 100, 0)))
     assert log_weights.shape == (4, 100, 0)
     assert pareto_k.shape == (0,)
+
+
+# Densities without going through the weights
+
+
+@pytest.mark.parametrize("shape", [(1, 25), (1, 31), (4, 50), (7, 191)])
+def test_densities_are_the_weighted_averages(rng, shape):
+    n = 300  # more than are fitted together
+    logp = rng.normal(size=(*shape, n)) * np.geomspace(0.01, 3000, n) + rng.normal(size=n)
+    logp[..., :5] = -2.5  # no tail at all
+    logp[..., 5:10] = np.round(logp[..., 50:55])  # ties
+    rows = np.moveaxis(logp, 2, 0).reshape(n, -1).copy()
+    density, pareto_k, influence = loo_densities(rows)
+    log_weights, expected_k = psis(logp)
+    expected = special.logsumexp(log_weights + logp, axis=(0, 1))
+    shift = np.exp(log_weights + logp - expected) - np.exp(log_weights)
+    np.testing.assert_array_equal(pareto_k, expected_k)
+    assert np.isfinite(density).all()
+    np.testing.assert_allclose(density, expected, rtol=1e-12, atol=1e-12)
+    # Of equal draws, any may be in the tail.
+    untied = np.r_[0:5, 10:n]
+    rows = np.moveaxis(logp, 2, 0).reshape(n, -1)[untied]
+    influence = loo_densities(rows)[2]
+    np.testing.assert_allclose(influence.reshape(shape), shift[..., untied].sum(2), atol=1e-11)
+
+
+def test_densities_are_those_of_arviz(family):
+    models = family.models(next(iter(family.answers["scales"])), thin=20)
+    for model in models.values():
+        logp, loo = model.all_logp(slice(0, model.n_obs)), model.loo()
+        weights, k = by_arviz(logp)
+        expected = special.logsumexp(weights + logp, axis=(0, 1))
+        np.testing.assert_allclose(loo.logp, expected, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(loo.pareto_k, k, rtol=0, atol=TOLERANCE)
+
+
+def test_nan_in_one_density_stays_there(rng):
+    rows = rng.normal(size=(4, 100))
+    expected, _, _ = loo_densities(rows.copy())
+    rows[2, 7] = np.nan
+    density, pareto_k, _ = loo_densities(rows)
+    assert np.isnan(density[2])
+    assert pareto_k[2] == np.inf
+    np.testing.assert_array_equal(density[[0, 1, 3]], expected[[0, 1, 3]])
+
+
+def test_locking_never_smooths_and_stacking_smooths_each_observation_once(rng, monkeypatch):
+    seen = []
+    smooth = psis_module._smooth
+
+    def counting(rows, r_eff):
+        seen.append(len(rows))
+        return smooth(rows, r_eff)
+
+    monkeypatch.setattr(psis_module, "_smooth", counting)
+    y = rng.normal(size=300)
+    models = {
+        name: lq.from_family("normal", y=y, mu=0.1 * rng.normal(size=(4, 50)), sigma=scale)
+        for name, scale in [("a", 1.0), ("b", 2.0)]
+    }
+    lock(models)
+    assert seen == []
+    lq.stack(models)
+    assert sum(seen) == 2 * 300
+    lq.stack(models)
+    assert sum(seen) == 2 * 300

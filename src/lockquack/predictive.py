@@ -16,11 +16,11 @@ from lockquack.collapse import Collapsed, Kind, collapse
 from lockquack.diagnostics import ess_mean
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.families.base import Edge
-from lockquack.jets import Array, Jet, log_sum_exp
+from lockquack.jets import Array, Jet
 from lockquack.observations import Observations
 from lockquack.parallel import map_observations
 from lockquack.progress import progress_bar
-from lockquack.psis import psis
+from lockquack.psis import loo_densities
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -210,6 +210,11 @@ class Predictive(ABC):
         **data
             What else is different there: covariates or parameters.
 
+        Returns
+        -------
+        Predictive
+            The same draws, other observations.
+
         Examples
         --------
         >>> from lockquack.testing import example_models
@@ -262,6 +267,21 @@ class Predictive(ABC):
         self, kind: Kind = "loo", *, derivatives: bool = True, progressbar: bool | None = None
     ) -> Collapsed:
         """Predictive jet at every observation, averaged over the draws; see :func:`collapse`.
+
+        Parameters
+        ----------
+        kind
+            ``"loo"``, ``"in-sample"`` or ``"held-out"``.
+        derivatives
+            Without, densities only.
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        Collapsed
+            ``jet``, with the log density and its derivatives at each observation, and what their
+            Monte Carlo errors need.
 
         Examples
         --------
@@ -338,6 +358,16 @@ class Predictive(ABC):
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass.
 
+        Parameters
+        ----------
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        LooDensity
+            ``logp``, ``pareto_k`` and the ``influence`` of each draw.
+
         Examples
         --------
         >>> from lockquack.testing import example_models
@@ -366,6 +396,11 @@ class Predictive(ABC):
 
         Per observation: of the gradient g and of h + g² (h the second derivative), by ArviZ.
 
+        Returns
+        -------
+        xarray.Dataset
+            ``grad`` and ``curv``, over observations.
+
         Examples
         --------
         >>> from lockquack.testing import example_models
@@ -390,6 +425,16 @@ class Predictive(ABC):
 
         Log densities and, where there are any, derivatives at every draw and observation are
         computed and stored. The outcome is called ``y`` unless ``var_name`` says otherwise.
+
+        Parameters
+        ----------
+        var_name
+            What to call the outcome, ``y`` by default.
+
+        Returns
+        -------
+        xarray.DataTree
+            Groups ``log_likelihood``, ``observed_data`` and, where there are any, the derivatives.
 
         Examples
         --------
@@ -481,6 +526,11 @@ class Predictive(ABC):
 
         Zarr stores are written group by group of observations, by :meth:`to_zarr`.
 
+        Parameters
+        ----------
+        path
+            Where to write; what is there is replaced.
+
         Examples
         --------
         >>> from lockquack.testing import example_models
@@ -564,11 +614,12 @@ def _all_derivatives(model: Predictive, obs: slice) -> tuple[Array, Array]:
 def _loo_of_group(models: Sequence[Predictive], obs: slice) -> LooDensity:
     """Leave-one-out densities of some observations; the influence lacks the number of draws."""
     (model,) = models
-    logp = model.all_logp(obs)
-    log_weights, pareto_k = psis(logp)
-    total = log_sum_exp((log_weights + logp).reshape(model.n_samples, -1))
-    shift = np.exp(log_weights + logp - total) - np.exp(log_weights)
-    return LooDensity(total, pareto_k, shift.sum(axis=2))
+    by_draw = (model.n_chains, model.n_draws)
+    rows = np.empty((obs.stop - obs.start, *by_draw))
+    for chain in range(model.n_chains):
+        rows[:, chain] = model.logp(chain, slice(0, model.n_draws), obs).T
+    logp, pareto_k, influence = loo_densities(rows.reshape(-1, model.n_samples))
+    return LooDensity(logp, pareto_k, influence.reshape(by_draw))
 
 
 def _ess_of_group(models: Sequence[Predictive], obs: slice) -> tuple[Array, Array]:

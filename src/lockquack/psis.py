@@ -34,16 +34,22 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.errors import UnsupportedError
-from lockquack.jets import Array, log_sum_exp
+from lockquack.jets import Array, exponentials, log_sum_exp
 
 _FEWEST_DRAWS = 25
 #: Numbers a block of observations holds; a few such blocks stay in a core's cache.
 _BLOCK = 2**17
+#: Observations whose tails are fitted at once.
+_TOGETHER = 2**8
 #: Factors multiplied before a logarithm is taken.
-_FACTORS = 8
+_FACTORS = 16
 #: Below this, 1 − bx has lost too many digits of bx for the quotient b / k(b).
 _SMALL = 1e-3
 #: Grid points of less weight than this are dropped, as ArviZ does.
@@ -94,24 +100,111 @@ def psis(logp: Array, *, r_eff: float = 1.0) -> tuple[Array, Array]:
     array([1., 1.])
     """
     n_chains, n_draws, n_obs = logp.shape
-    n_samples = n_chains * n_draws
+    log_weights = np.empty(logp.shape)
+    pareto_k = np.empty(n_obs)
+    for start in range(0, n_obs, _TOGETHER):
+        obs = slice(start, min(start + _TOGETHER, n_obs))
+        # One observation per row: its draws must lie together to be partitioned.
+        rows = np.empty((obs.stop - obs.start, n_chains, n_draws))
+        rows[...] = np.moveaxis(logp[..., obs], 2, 0)
+        ratios = rows.reshape(-1, n_chains * n_draws)
+        tails = _smooth(ratios, r_eff)
+        with np.errstate(all="ignore"):
+            for block in _blocks(ratios):
+                ratios[block] -= log_sum_exp(ratios[block], axis=1)[:, None]
+        log_weights[..., obs] = np.moveaxis(rows, 0, 2)
+        pareto_k[obs] = tails.pareto_k
+    return log_weights, pareto_k
+
+
+def loo_densities(logp: Array) -> tuple[Array, Array, Array]:
+    r"""Pareto-smoothed leave-one-out log densities, k̂, and the influence of the draws.
+
+    With weights :math:`w_s = e^{m} / f_s` up to a factor, m the smallest log likelihood, all
+    :math:`w_s f_s` are :math:`e^m` but those of the tail: their sum needs no exponentials
+    beyond the weights' own.
+
+    Parameters
+    ----------
+    logp
+        Log likelihoods, one observation per row: (obs, sample). They are overwritten.
+
+    Returns
+    -------
+    log_density
+        Of each observation, (obs,).
+    pareto_k
+        k̂ of each observation, (obs,).
+    influence
+        Effect of each draw on the sum of the log densities, to first order and but for the
+        number of draws: :math:`\sum_i w_{si} f_{si} / \sum_r w_{ri} f_{ri} - w_{si} /
+        \sum_r w_{ri}`, (sample,).
+    """
+    n_obs, n_samples = logp.shape
+    lowest = logp.min(axis=1, initial=np.inf)
+    tails = _smooth(logp, 1.0)
+    with np.errstate(all="ignore"):
+        lift = tails.smoothed - tails.raw
+        peak = np.maximum(lift.max(axis=1), 0.0)
+        rest, lifted = np.exp(-peak), np.exp(lift - peak[:, None])
+        sums = (n_samples - lift.shape[1]) * rest + lifted.sum(axis=1)
+        influence = np.full(n_samples, np.sum(rest / sums))
+        shift = (lifted - rest[:, None]) / sums[:, None]
+        influence += np.bincount(
+            (tails.where % n_samples).reshape(-1), shift.reshape(-1), n_samples
+        )
+        log_total = np.empty(n_obs)
+        for block in _blocks(logp):
+            weight, total, log_total[block] = exponentials(logp[block], axis=1)
+            influence -= (1.0 / total[:, 0]) @ weight
+        log_density = lowest + peak + np.log(sums) - log_total
+    return log_density, tails.pareto_k, influence
+
+
+def _blocks(rows: Array) -> Iterator[slice]:
+    """Cut rows into blocks that stay in cache."""
+    n_obs, n_samples = rows.shape
+    width = max(1, _BLOCK // n_samples)
+    return (slice(start, start + width) for start in range(0, n_obs, width))
+
+
+@dataclass(frozen=True)
+class _Tails:
+    """The largest weights of some observations, in rising order."""
+
+    where: NDArray[np.intp]  # (obs, n): positions among all ratios
+    raw: Array  # (obs, n): log weights, relative to the largest
+    smoothed: Array  # (obs, n): the same; where there is no fit, the raw ones
+    pareto_k: Array  # (obs,)
+
+
+def _smooth(rows: Array, r_eff: float) -> _Tails:
+    """Turn rows of log likelihoods into log weights relative to the largest, with smooth tails."""
+    n_obs, n_samples = rows.shape
     if n_samples < _FEWEST_DRAWS:
         raise UnsupportedError(
             f"Leave-one-out densities need at least {_FEWEST_DRAWS} draws to fit the tail of "
             f"their importance weights; there are {n_samples}."
         )
     n_tail = _tail_length(n_samples, r_eff)
-    log_weights = np.empty(logp.shape)
-    pareto_k = np.empty(n_obs)
-    width = max(1, _BLOCK // n_samples)
-    for start in range(0, n_obs, width):
-        obs = slice(start, min(start + width, n_obs))
-        # One observation per row: its draws must lie together to be partitioned.
-        rows = np.empty((obs.stop - obs.start, n_chains, n_draws))
-        rows[...] = np.moveaxis(logp[..., obs], 2, 0)
-        pareto_k[obs] = _smooth_rows(rows.reshape(-1, n_samples), n_tail)
-        log_weights[..., obs] = np.moveaxis(rows, 0, 2)
-    return log_weights, pareto_k
+    where = np.empty((n_obs, n_tail), dtype=np.intp)
+    cutoff, lowest = np.empty(n_obs), np.empty(n_obs)
+    # Rows that cannot be fitted divide zero by zero on their way; they are found at the end.
+    with np.errstate(all="ignore"):
+        for block in _blocks(rows):
+            ratios = rows[block]
+            np.subtract(ratios.min(axis=1, keepdims=True), ratios, out=ratios)
+            lowest[block] = ratios.min(axis=1)
+            where[block], cutoff[block] = _largest(ratios, n_tail)
+            where[block] += block.start * n_samples
+        flat = rows.reshape(-1)
+        raw = flat[where]
+        smoothed, pareto_k = _smooth_tail(np.ascontiguousarray(raw.T), cutoff)
+        fitted = np.isfinite(pareto_k) & np.isfinite(smoothed).all(axis=0) & np.isfinite(lowest)
+        smoothed = np.where(fitted[:, None], smoothed.T, raw)
+        flat[where] = smoothed
+    k = np.where(lowest == 0, -np.inf, np.where(fitted, pareto_k, np.inf))
+    return _Tails(where, raw, smoothed, k)
 
 
 def _tail_length(n_samples: int, r_eff: float) -> int:
@@ -121,27 +214,19 @@ def _tail_length(n_samples: int, r_eff: float) -> int:
     return n_samples // 5
 
 
-def _smooth_rows(rows: Array, n_tail: int) -> Array:
-    """Turn rows of log likelihoods into smoothed log weights, in place; return the k̂."""
-    n_obs, n_samples = rows.shape
-    # Rows that cannot be fitted divide zero by zero on their way; they are found at the end.
-    with np.errstate(all="ignore"):
-        np.subtract(rows.min(axis=1, keepdims=True), rows, out=rows)
-        constant = ~rows.any(axis=1)
-        flat = rows.reshape(-1)
-        first = n_samples - n_tail - 1  # the cutoff, and after it the tail
-        largest = np.argpartition(rows, first, axis=1)[:, first:]
-        largest += n_samples * np.arange(n_obs)[:, None]
-        cutoff, where = flat[largest[:, 0]], largest[:, 1:].T
-        where = np.take_along_axis(where, np.argsort(flat[where], axis=0), axis=0)
-        tail = flat[where]
-
-        smoothed, pareto_k = _smooth_tail(tail, cutoff)
-        fitted = np.isfinite(pareto_k) & np.isfinite(smoothed).all(axis=0)
-        fitted &= np.isfinite(rows.min(axis=1))
-        flat[where] = np.where(fitted, smoothed, tail)
-        rows -= log_sum_exp(rows, axis=1)[:, None]
-    return np.where(constant, -np.inf, np.where(fitted, pareto_k, np.inf))
+def _largest(rows: Array, n_tail: int) -> tuple[NDArray[np.intp], Array]:
+    """Positions of each row's largest values among all, in rising order, and the next largest."""
+    last = rows.shape[1] - n_tail - 1
+    cutoff = np.partition(rows, last, axis=1)[:, last]
+    above = rows > cutoff[:, None]
+    tied = np.count_nonzero(above, axis=1) != n_tail
+    if tied.any():  # with the cutoff: some of those are in the tail, whichever
+        above[tied] = False
+        tail = np.argpartition(rows[tied], last, axis=1)[:, last + 1 :]
+        above[np.flatnonzero(tied)[:, None], tail] = True
+    where = np.flatnonzero(above).reshape(-1, n_tail)
+    order = np.argsort(rows.reshape(-1)[where], axis=1)
+    return np.take_along_axis(where, order, axis=1), cutoff
 
 
 def _smooth_tail(tail: Array, cutoff: Array) -> tuple[Array, Array]:
