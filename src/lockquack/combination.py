@@ -287,6 +287,11 @@ class Combination(Plotting):
     def diagnostics(self, *, progressbar: bool | None = None) -> xr.Dataset:
         """Examine each model's draws at each observation; takes longer than the fit itself.
 
+        Parameters
+        ----------
+        progressbar
+            Whether to show progress; by default in a terminal only.
+
         Returns
         -------
         xarray.Dataset
@@ -317,12 +322,17 @@ class Combination(Plotting):
     def to_dataframe(self) -> pd.DataFrame:
         """Return the table: one row for the combination, then one for each model.
 
-        Columns: ``weight``, its standard error and the ends of its 90 % interval, by the
-        Bayesian bootstrap; ``score``, the total over observations,
-        larger is better, and its standard error; ``diff``, the score minus the combination's,
-        and its standard error, paired over observations; ``mcse``, the part of the score's
-        error that is due to the finite number of draws. The combination is scored on the
-        observations that its weights were fitted to, which flatters it a little.
+        The combination is scored on the observations that its weights were fitted to, which
+        flatters it a little.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns: ``weight``, its standard error and the ends of its 90 % interval, by the
+            Bayesian bootstrap; ``score``, the total over observations, larger is better, and its
+            standard error; ``diff``, the score minus the combination's, and its standard error,
+            paired over observations; ``mcse``, the part of the score's error that is due to the
+            finite number of draws.
 
         Examples
         --------
@@ -357,6 +367,11 @@ class Combination(Plotting):
         """Write to NetCDF, or to Zarr if the path ends in ``.zarr``; read with :func:`load`.
 
         The models' draws are not part of it, only their jets at the observations.
+
+        Parameters
+        ----------
+        path
+            Where to write; a file that is there is replaced.
 
         Examples
         --------
@@ -446,6 +461,16 @@ def load(path: str | Path) -> Combination:
     """Read a combination that :meth:`Combination.save` wrote.
 
     Everything but the models' draws is there: weights, scores, table, notes, bootstrap.
+
+    Parameters
+    ----------
+    path
+        The file or store.
+
+    Returns
+    -------
+    Combination
+        Its ``models`` are None: it cannot be evaluated at other outcomes.
 
     Examples
     --------

@@ -101,6 +101,11 @@ class Distribution:
         stacklevel
             Whose line warnings name.
 
+        Returns
+        -------
+        xarray.DataArray
+            Log densities, with a dimension ``point`` for several outcomes of each observation.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -129,6 +134,16 @@ class Distribution:
         Its attribute ``max_error`` is the largest relative error of a normaliser; all of them are
         the coordinate ``error``.
 
+        Parameters
+        ----------
+        stacklevel
+            Whose line warnings name.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number per observation.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -151,6 +166,16 @@ class Distribution:
     def cdf(self, y: Any = None) -> xr.DataArray:
         """Probability of at most y, by default at the observed outcomes; see :meth:`logpdf`.
 
+        Parameters
+        ----------
+        y
+            Outcomes, as for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            Probabilities.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -167,6 +192,16 @@ class Distribution:
 
     def quantile(self, p: ArrayLike) -> xr.DataArray:
         """Outcomes below which there is probability p, along a dimension ``quantile``.
+
+        Parameters
+        ----------
+        p
+            Probabilities, one or several.
+
+        Returns
+        -------
+        xarray.DataArray
+            Outcomes with dimensions ``quantile`` and those of the observations.
 
         Examples
         --------
@@ -190,6 +225,18 @@ class Distribution:
         interval. Where the density has several modes, a set of several intervals would be
         shorter still. Of whole numbers, an interval has at least that probability.
 
+        Parameters
+        ----------
+        prob
+            Probability of the interval.
+        kind
+            ``"central"`` or ``"hdi"``, the shortest.
+
+        Returns
+        -------
+        xarray.DataArray
+            ``ci_bound`` is ``lower`` and ``upper``.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -203,6 +250,11 @@ class Distribution:
 
     def mean(self) -> xr.DataArray:
         """Mean at each observation; NaN or infinite where tails are too heavy to have one.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number per observation, or per component of one.
 
         Examples
         --------
@@ -218,6 +270,11 @@ class Distribution:
     def var(self) -> xr.DataArray:
         """Variance at each observation; infinite where tails are too heavy to have one.
 
+        Returns
+        -------
+        xarray.DataArray
+            One number per observation, or per component of one.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -231,6 +288,11 @@ class Distribution:
 
     def mode(self) -> xr.DataArray:
         """Outcome of the highest density at each observation.
+
+        Returns
+        -------
+        xarray.DataArray
+            One outcome per observation.
 
         Examples
         --------
@@ -255,6 +317,20 @@ class Distribution:
         stacklevel: int = 2,
     ) -> xr.DataTree:
         """Draw outcomes at each observation; see :meth:`Combination.sample`.
+
+        Parameters
+        ----------
+        n
+            Draws for each observation.
+        method, random_seed
+            As for :meth:`Combination.sample`.
+        stacklevel
+            Whose line warnings name.
+
+        Returns
+        -------
+        xarray.DataTree
+            As :meth:`Combination.sample` returns it.
 
         Examples
         --------
@@ -294,6 +370,18 @@ class Distribution:
         self, *, random_seed: int | np.random.Generator | None = 0, stacklevel: int = 2
     ) -> xr.DataArray:
         """Probability integral transform of the observed outcomes; see :meth:`Combination.pit`.
+
+        Parameters
+        ----------
+        random_seed
+            As for :meth:`Combination.pit`.
+        stacklevel
+            Whose line warnings name.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number between 0 and 1 per observation, or per component of one.
 
         Examples
         --------
@@ -344,6 +432,16 @@ class Distribution:
 
     def normalised(self, *, stacklevel: int = 2) -> Normalised:
         """Log densities at the outcomes and normalisers; warns of what is wrong, once.
+
+        Parameters
+        ----------
+        stacklevel
+            Whose line warnings name.
+
+        Returns
+        -------
+        Normalised or NormalisedBySampling
+            Arrays over observations: ``logp``, ``log_norm`` and its ``relative_error``.
 
         Examples
         --------

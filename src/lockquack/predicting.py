@@ -60,6 +60,11 @@ class Predicting(ABC):
         progressbar
             Whether to show progress; by default in a terminal only.
 
+        Returns
+        -------
+        Distribution
+            With the methods of this combination: ``logpdf``, ``cdf``, ``quantile``, ``sample``…
+
         Examples
         --------
         >>> import lockquack as lq
@@ -242,6 +247,16 @@ class Predicting(ABC):
         or a Monte Carlo standard error for vector outcomes, whose Pareto k̂ is the coordinate
         ``pareto_k``.
 
+        Parameters
+        ----------
+        loo, progressbar
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number per observation.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -257,6 +272,16 @@ class Predicting(ABC):
         self, y: Any = None, *, loo: bool = False, progressbar: bool | None = None, **data: Any
     ) -> xr.DataArray:
         """Probability of at most y at each observation; parameters as for :meth:`logpdf`.
+
+        Parameters
+        ----------
+        y, loo, progressbar, **data
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            Probabilities, as :meth:`logpdf` returns densities.
 
         Examples
         --------
@@ -275,6 +300,18 @@ class Predicting(ABC):
         self, p: ArrayLike, *, loo: bool = False, progressbar: bool | None = None
     ) -> xr.DataArray:
         """Outcomes below which there is probability p, along a dimension ``quantile``.
+
+        Parameters
+        ----------
+        p
+            Probabilities, one or several.
+        loo, progressbar
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            Outcomes with dimensions ``quantile`` and those of the observations.
 
         Examples
         --------
@@ -300,6 +337,20 @@ class Predicting(ABC):
         ``kind="central"`` leaves the same probability on both sides; ``"hdi"`` is the shortest
         interval (not a union of several, where the density has several modes).
 
+        Parameters
+        ----------
+        prob
+            Probability of the interval.
+        kind
+            ``"central"`` or ``"hdi"``.
+        loo, progressbar
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            ``ci_bound`` is ``lower`` and ``upper``.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -314,6 +365,16 @@ class Predicting(ABC):
     def mean(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
         """Mean at each observation; NaN or infinite where tails are too heavy to have one.
 
+        Parameters
+        ----------
+        loo, progressbar
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number per observation, or per component of one.
+
         Examples
         --------
         >>> import lockquack as lq
@@ -326,6 +387,16 @@ class Predicting(ABC):
 
     def var(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
         """Variance at each observation; infinite where tails are too heavy to have one.
+
+        Parameters
+        ----------
+        loo, progressbar
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number per observation, or per component of one.
 
         Examples
         --------
@@ -343,6 +414,16 @@ class Predicting(ABC):
         A log-linear pool of log-concave densities has one mode, between the outermost modes of
         the models. Heavy tails can have several: the equal pool of Cauchy densities at ±5 has
         modes at ±4.9.
+
+        Parameters
+        ----------
+        loo, progressbar
+            As for :meth:`logpdf`.
+
+        Returns
+        -------
+        xarray.DataArray
+            One outcome per observation.
 
         Examples
         --------
@@ -435,6 +516,11 @@ class Predicting(ABC):
             uniform; None takes the middle, which is not.
         progressbar
             Whether to show progress; by default in a terminal only.
+
+        Returns
+        -------
+        xarray.DataArray
+            One number between 0 and 1 per observation, or per component of one.
 
         Examples
         --------

@@ -190,6 +190,11 @@ def linear_predictor(
     link
         ``"identity"``, ``"log"``, ``"logit"``, ``"inverse"`` or ``"sqrt"``.
 
+    Returns
+    -------
+    LinearPredictor
+        A parameter for :func:`from_family`, computed tile by tile as it is read.
+
     Examples
     --------
     >>> import numpy as np
