@@ -311,6 +311,26 @@ def test_formulas_compute_nothing_else(text):
         parse_formula(text).evaluate({"mu": xr.DataArray(0.0)})
 
 
+def test_vector_outcomes(run, tmp_path):
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(12, 2))
+    draws = {
+        "mu": 0.2 * rng.normal(size=(CHAINS, DRAWS, 2)),
+        "cov": np.eye(2) * (1.0 + rng.random((CHAINS, DRAWS, 1, 1))),
+    }
+    flat = draws["cov"].reshape(-1, 4)
+    table = {f"mu[{j + 1}]": draws["mu"][..., j].ravel() for j in range(2)}
+    table |= {f"cov[{j // 2 + 1},{j % 2 + 1}]": flat[:, j] for j in range(4)}
+    pd.DataFrame(table).to_csv(tmp_path / "pair.csv", index=False)
+    (tmp_path / "data.json").write_text(json.dumps({"Y": y.tolist()}))
+    files = [tmp_path / "pair.csv", "--y", f"{tmp_path / 'data.json'}:Y", "--chains", CHAINS]
+    status, said, heard = run("weights", *files, "--family", "mv_normal", "--json")
+    assert status == 0, heard
+    fit = lq.lock({"pair": lq.from_family("mv_normal", y=y, **draws)})
+    score = json.loads(said)["table"]["pair"]["score"]
+    assert score == pytest.approx(fit.to_dataframe().loc["pair", "score"])
+
+
 def test_chains_of_one_stan_program_are_one_model(run, folder):
     files = sorted((folder / "stan_normal").glob("*.csv"))
     common = ["--y", "data.json", "--operator", "linear", "--json"]

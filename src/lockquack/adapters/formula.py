@@ -91,7 +91,7 @@ def parse_formula(text: str) -> Formula:
     return Formula(_family(parsed.func.id), given, transform.id if transform else None)
 
 
-def on_observations(name: str, given: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
+def on_observations(given: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
     """Let the first dimension that has the length of the observations be theirs.
 
     ArviZ calls it after each variable, mu_dim_0 or x_dim_0, if nobody says better.

@@ -15,11 +15,18 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from lockquack.cli.commands import NAMES, Command, find_command, near
+from lockquack.cli.commands import (
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    NAMES,
+    Command,
+    find_command,
+    near,
+)
 from lockquack.cli.wording import shell_words
 from lockquack.errors import LockquackError, UnknownNameError
 
-FAILED, MISUSED, DOUBTFUL, INTERRUPTED = 1, 2, 3, 130
 _DEBUG = "LOCKQUACK_DEBUG"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from lockquack.cli.commands import Command
+from lockquack.cli.commands import DOUBTFUL, FAILED, Command
 from lockquack.cli.options import add_cluster, add_output, add_sources, few_threads, progressbar
 from lockquack.cli.wording import by_reason, shell_words
 
@@ -59,9 +59,9 @@ def _add_options(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     few_threads()
-    from lockquack.cli import DOUBTFUL, FAILED
+    from lockquack.cli.files import find_sources
     from lockquack.cli.output import hear_warnings, require_writable, write_result
-    from lockquack.cli.sources import find_sources, read_formulas, read_model, read_outcome
+    from lockquack.cli.sources import read_formulas, read_model, read_outcome
     from lockquack.errors import LockquackError
     from lockquack.parallel import cluster
 
@@ -153,43 +153,10 @@ def _result(findings: Sequence[Finding], together: str) -> Result:
 
     from lockquack.cli.output import Result
 
-    rows = [
-        {
-            "chains": finding.model and finding.model.n_chains,
-            "draws": finding.model and finding.model.n_draws,
-            "observations": finding.model and finding.model.n_obs,
-            "likelihood": finding.model and finding.model.likelihood.description,
-            "good for": ", ".join(finding.uses),
-            "worst k": finding.worst_k,
-            "least ess": finding.fewest_effective,
-            "verdict": finding.verdict,
-        }
-        for finding in findings
-    ]
     names = pd.Index([finding.name for finding in findings], name="model")
+    rows = [_row(finding) for finding in findings]
     # As objects: a number that is missing would make floats of all.
     table = pd.DataFrame(rows, index=names, dtype=object)
-    below = [f"{f.name}: problem: {text}" for f in findings for text in f.problems]
-    below += [f"Together: problem: {together}"] if together else []
-    below += [f"{f.name}: remark: {text}" for f in findings for text in f.remarks]
-    lacking = by_reason({f.name: f.why_no_h for f in findings if f.why_no_h})
-    below += [f"{names}: no Hyvärinen score: {why}" for why, names in lacking.items()]
-    if not together and len(findings) > 1 and not any(f.problems for f in findings):
-        below.append("Together: same observations in the same order; they can be combined.")
-    record = {
-        "models": [
-            {
-                "name": f.name,
-                "file": f.file,
-                **row,
-                "problems": f.problems,
-                "remarks": f.remarks,
-                "no_hyvarinen": f.why_no_h,
-            }
-            for f, row in zip(findings, rows, strict=True)
-        ],
-        "together": together,
-    }
     shown = table.assign(
         **{
             "worst k": [_rounded(value, 2) for value in table["worst k"]],
@@ -197,7 +164,47 @@ def _result(findings: Sequence[Finding], together: str) -> Result:
         }
     )
     shown = shown.fillna("").astype(str).rename_axis(index=None)
+    record = {"models": [_record(finding) for finding in findings], "together": together}
+    below = _below(findings, together)
     return Result(["Models, one by one and together"], shown, below, table, record)
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    model = finding.model
+    return {
+        "chains": model and model.n_chains,
+        "draws": model and model.n_draws,
+        "observations": model and model.n_obs,
+        "likelihood": model and model.likelihood.description,
+        "good for": ", ".join(finding.uses),
+        "worst k": finding.worst_k,
+        "least ess": finding.fewest_effective,
+        "verdict": finding.verdict,
+    }
+
+
+def _record(finding: Finding) -> dict[str, Any]:
+    return {
+        "name": finding.name,
+        "file": finding.file,
+        **_row(finding),
+        "problems": finding.problems,
+        "remarks": finding.remarks,
+        "no_hyvarinen": finding.why_no_h,
+    }
+
+
+def _below(findings: Sequence[Finding], together: str) -> list[str]:
+    """Write what stands under the table, problems first."""
+    problems = [f"{f.name}: problem: {text}" for f in findings for text in f.problems]
+    if together:
+        problems.append(f"Together: problem: {together}")
+    remarks = [f"{f.name}: remark: {text}" for f in findings for text in f.remarks]
+    lacking = by_reason({f.name: f.why_no_h for f in findings if f.why_no_h})
+    remarks += [f"{names}: no Hyvärinen score: {why}" for why, names in lacking.items()]
+    if len(findings) > 1 and not problems:
+        remarks.append("Together: same observations in the same order; they can be combined.")
+    return problems + remarks
 
 
 def _rounded(value: float, digits: int) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import NoReturn
 
+#: Exit statuses besides 0: it could not be done; it was not understood; it is not to be trusted.
+FAILED, MISUSED, DOUBTFUL, INTERRUPTED = 1, 2, 3, 130
 #: The commands, each a module of this package, in the order in which help lists them.
 NAMES = ("check", "weights", "compare", "sample", "report", "demo", "paper")
 
@@ -55,8 +57,8 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and leave with status 2."""
-        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")
+        """Say what is wrong and leave."""
+        self.exit(MISUSED, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")
 
 
 def find_command(name: str) -> Command:

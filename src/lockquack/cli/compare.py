@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from lockquack.cli.commands import Command
+from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
     add_cluster,
     add_output,
@@ -39,7 +39,6 @@ def _add_options(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     few_threads()
-    from lockquack.cli import DOUBTFUL
     from lockquack.cli.output import Result, hear_warnings, require_writable, write_result
     from lockquack.cli.sources import read_models
     from lockquack.comparison import compare

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from pathlib import Path
 
-from lockquack.cli.commands import Command
+from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
     add_cluster,
     add_fit,
@@ -52,7 +52,6 @@ def _add_options(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     few_threads()
     require("matplotlib", "cli")
-    from lockquack.cli import DOUBTFUL
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models

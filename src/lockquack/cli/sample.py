@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockquack.cli.commands import Command
+from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
     add_cluster,
     add_fit,
@@ -59,7 +59,6 @@ def _add_options(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     few_threads()
-    from lockquack.cli import DOUBTFUL
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models

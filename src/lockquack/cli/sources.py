@@ -1,4 +1,4 @@
-"""From what was written on the command line to models."""
+"""From files, and what the command line says about them, to models."""
 
 from __future__ import annotations
 
@@ -7,43 +7,25 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from glob import glob
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from lockquack.adapters.arrays import from_arrays
-from lockquack.adapters.csv import choose_outcome, cmdstan_run, is_cmdstan, read_data, read_draws
+from lockquack.adapters.csv import choose_outcome, read_data, read_draws
 from lockquack.adapters.datatree import _log_marginal_likelihood, choose_variable, from_datatree
 from lockquack.adapters.family import from_family
 from lockquack.adapters.formula import Formula, on_observations, parse_formula
 from lockquack.adapters.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
+from lockquack.cli.files import Source, find_sources
 from lockquack.errors import LockquackError, UnsupportedError, unknown_name
+from lockquack.families import get_family
 from lockquack.predictive import LOGP_GROUP, Predictive
 from lockquack.storage import read_tree
 
 _OBSERVED = "observed_data"
 _FAMILY = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<formula>\w+(?:\(.*\))?)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model's name and the files of its draws: several are chains in CSV."""
-
-    name: str
-    paths: tuple[Path, ...]
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
-        return f"{self.paths[0]}{more}"
-
-    @property
-    def is_csv(self) -> bool:
-        """Whether the draws are in CSV files."""
-        return self.paths[0].suffix.lower() in (".csv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -53,23 +35,6 @@ class Outcome:
     name: str
     y: xr.DataArray
     data: Mapping[str, xr.DataArray]
-
-
-def find_sources(arguments: Sequence[str]) -> list[Source]:
-    """Find the files of each model.
-
-    Files that CmdStan wrote for the chains of one program are one model.
-    """
-    found = [_source(argument) for argument in arguments]
-    found = _join_chains(found)
-    for source in found:
-        same = [each.title for each in found if each.name == source.name]
-        if len(same) > 1:
-            raise LockquackError(
-                f"{' and '.join(same[:2])} are both called {source.name!r}. Name them: "
-                f"NAME={same[0]}."
-            )
-    return found
 
 
 def read_models(options: Namespace) -> dict[str, Predictive]:
@@ -125,48 +90,6 @@ def read_outcome(given: str | None) -> Outcome | None:
     return Outcome(name, y, data)
 
 
-def _source(argument: str) -> Source:
-    name, path = "", argument
-    if "=" in argument and not Path(argument).exists():
-        name, path = argument.split("=", 1)
-    paths = _expand(path)
-    # 'fit-*.csv' is called fit
-    stem = re.sub(r"[-_. ]*[*?\[].*", "", Path(path).stem) or paths[0].stem
-    return Source(name or stem, paths)
-
-
-def _expand(path: str) -> tuple[Path, ...]:
-    """Find the files behind a path, a pattern, or a folder of CSV files."""
-    if Path(path).is_dir():
-        inside = tuple(sorted(Path(path).glob("*.csv")))
-        return inside or (Path(path),)
-    # What does not exist is missed when it is read.
-    return tuple(sorted(map(Path, glob(path)))) or (Path(path),)
-
-
-def _join_chains(sources: Sequence[Source]) -> list[Source]:
-    """Put single files of one Stan program, with chains of different numbers, together."""
-    joined: dict[str, Source] = {}
-    seen: set[tuple[str, str]] = set()
-    for source in sources:
-        path = source.paths[0]
-        single = len(source.paths) == 1 and source.is_csv and path.exists() and is_cmdstan(path)
-        # A name of its own says that it is a model of its own.
-        if not single or source.name != path.stem:
-            joined[f"{len(joined)} {source.name}"] = source
-            continue
-        program, chain = cmdstan_run(path)
-        if (program, chain) in seen:
-            raise LockquackError(
-                f"{path} is chain {chain} of the Stan program {program!r}, of which there is one "
-                "already. Say which files belong together: NAME='FILES*.csv'."
-            )
-        seen.add((program, chain))
-        before = joined.get(program, Source(program or path.stem, ()))
-        joined[program] = Source(before.name, (*before.paths, path))
-    return list(joined.values())
-
-
 def _from_csv(
     source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
 ) -> Predictive:
@@ -202,41 +125,52 @@ def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray
 def _from_tree(
     path: Path, formula: Formula | None, outcome: Outcome | None, options: Namespace
 ) -> Predictive:
-    var_name: str | None = options.var_name
     if formula is None and outcome is None:
-        return from_datatree(path, var_name=var_name)
+        return from_datatree(path, var_name=options.var_name)
     tree = read_tree(path)
     if outcome is not None and _OBSERVED not in tree.children:
-        name = var_name or _only(tree, LOGP_GROUP) or outcome.name
+        name = options.var_name or _only(tree, LOGP_GROUP) or outcome.name
         tree[_OBSERVED] = xr.DataTree(xr.Dataset({name: outcome.y}))
     if formula is None:
-        return from_datatree(tree, var_name=var_name)
+        return from_datatree(tree, var_name=options.var_name)
     for group in ("posterior", _OBSERVED):
         if group not in tree.children:
             raise UnsupportedError(
                 f"There is no group {group!r}, which a family needs; there are "
                 f"{', '.join(tree.children)}."
             )
-    name = choose_variable(tree, _OBSERVED, var_name)
-    y = tree[_OBSERVED].to_dataset()[name]
-    variables: dict[str, Any] = dict(outcome.data) if outcome is not None else {}
+    name = choose_variable(tree, _OBSERVED, options.var_name)
+    y, variables = tree[_OBSERVED].to_dataset()[name], dict(outcome.data if outcome else {})
     for group in ("constant_data", "posterior"):
         if group in tree.children:
             variables |= {str(k): v for k, v in tree[group].to_dataset().data_vars.items()}
     model = _by_formula(formula, y, variables)
-    stored_logp = LOGP_GROUP in tree.children and name in tree[LOGP_GROUP].data_vars
-    if stored_logp and not options.ignore_log_lik:
+    if not options.ignore_log_lik:
+        _compare(model, tree, name)
+    return replace(model, log_marginal_likelihood=_log_marginal_likelihood(tree))
+
+
+def _compare(model: Predictive, tree: xr.DataTree, name: str) -> None:
+    """Compare the family's log densities with those in the file, if there are any."""
+    if LOGP_GROUP in tree.children and name in tree[LOGP_GROUP].data_vars:
         stored = tree[LOGP_GROUP].to_dataset()[name].transpose("chain", "draw", ...)
         compare_log_lik(model, f"{LOGP_GROUP}/{name}", stored.values)
-    return replace(model, log_marginal_likelihood=_log_marginal_likelihood(tree))
 
 
 def _by_formula(
     formula: Formula, y: xr.DataArray, variables: Mapping[str, xr.DataArray]
 ) -> Predictive:
-    named = {name: on_observations(name, array, y) for name, array in variables.items()}
-    parameters = formula.evaluate(named)
-    return from_family(formula.family, y=y, transform=formula.transform, **parameters)
+    parameters = formula.evaluate(
+        {name: on_observations(array, y) for name, array in variables.items()}
+    )
+    vector = get_family(formula.family).multivariate and y.ndim > 1
+    return from_family(
+        formula.family,
+        y=y,
+        transform=formula.transform,
+        component_dim=y.dims[-1] if vector else None,
+        **parameters,
+    )
 
 
 def _only(tree: xr.DataTree, group: str) -> str | None:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockquack.cli.commands import Command
+from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
     add_cluster,
     add_fit,
@@ -42,7 +42,6 @@ def _add_options(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     few_threads()
-    from lockquack.cli import DOUBTFUL
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import Result, hear_warnings, require_writable, say, write_result
     from lockquack.cli.sources import read_models
