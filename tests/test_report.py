@@ -18,6 +18,7 @@ from lockquack.errors import LockquackWarning
 from lockquack.report import write_report
 from lockquack.report.contents import Missing, gather_contents
 from lockquack.report.figures import draw_inline
+from lockquack.report.page import as_page
 
 HOSTILE = "<b>x</b> \"q\" $a$ & </script><script>document.title='hacked'</script>"
 METHODS = ["lock", "stack"]
@@ -144,11 +145,11 @@ def test_vector_outcomes(tmp_path):
     assert "It takes long and was not asked for." in said
 
 
-def test_remarks_on_the_way_are_in_the_page_not_on_the_screen(tmp_path):
+def test_remarks_on_the_way_are_in_the_page_not_on_the_screen():
     rng = np.random.default_rng(2)
     y = np.append(rng.normal(size=9), 9.0)
     mu = y.mean() + rng.normal(size=(4, 100)) / np.sqrt(10)
-    models = {str(s): lq.from_family("normal", y=y, mu=mu, sigma=s) for s in (1.0, 1.3)}
+    models = {str(s): lq.from_family("normal", y=y, mu=mu, sigma=s) for s in (0.9, 1.0)}
     fit = lq.lock(models)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LockquackWarning)
@@ -157,7 +158,11 @@ def test_remarks_on_the_way_are_in_the_page_not_on_the_screen(tmp_path):
         )
     assert contents.pareto["above"].sum() > 0
     assert not isinstance(contents.calibration, Missing)
-    assert lq.errors.ParetoWarning in {note.category for note in contents.notes}
+    pareto = [note for note in contents.notes if note.category is lq.errors.ParetoWarning]
+    assert len(pareto) == 2
+    said = plain(as_page(contents, None, None))
+    assert all(note.message in said for note in pareto)
+    assert said.count("What to do: Look at the observation that is named") == 1
 
 
 def test_what_takes_long_is_left_out_and_said(fit, monkeypatch, tmp_path):

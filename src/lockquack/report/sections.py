@@ -14,9 +14,10 @@ import pandas as pd
 from lockquack import __version__
 from lockquack.combination import Combination
 from lockquack.comparison import ERRORS
+from lockquack.notes import Note
 from lockquack.plots import plot_compare, plot_densities, plot_pit
 from lockquack.presentation import certificate, header, parameter_lines, score_name
-from lockquack.remedies import remedy_for
+from lockquack.remedies import Remedy, remedy_for
 from lockquack.report.contents import PROBABILITIES, Contents, Missing, best_model
 from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (
@@ -244,9 +245,9 @@ def calibration(contents: Contents) -> str:
         return section(title, paragraph(f"Calibration is not known here. {found.why}", soft=True))
     rows = found.coverage
     columns: list[Column] = [
-        *(numbers(f"{100 * p:g} %", 100 * rows[f"{p:g}"], 1) for p in PROBABILITIES),
+        *(numbers(f"{100 * p:g}\u00a0%", 100 * rows[f"{p:g}"], 1) for p in PROBABILITIES),
         ("mean width", [f"{width:.4g}" for width in rows[f"width_{PROBABILITIES[-1]:g}"]]),
-        numbers("p", rows["uniformity_p"], 3),
+        ("p", ["< 0.001" if p < 0.001 else f"{p:.3f}" for p in rows["uniformity_p"]]),
         ("judged", [_judged(row) for _, row in rows.iterrows()]),
     ]
     shown = table("prediction", rows.index, columns)
@@ -319,9 +320,7 @@ def _used(axes: list[Axes], count: int) -> list[Axes]:
 
 def diagnostics(contents: Contents) -> str:
     """Remarks in plain words, with what to do about each."""
-    parts = [_remark(note.category, note.message) for note in contents.notes]
-    if not parts:
-        parts = [paragraph("There is nothing to warn of.")]
+    parts = _remarks(contents.notes) or [paragraph("There is nothing to warn of.")]
     if not isinstance(contents.pareto, Missing) and len(contents.pareto):
         rows = contents.pareto
         columns: list[Column] = [
@@ -340,14 +339,20 @@ def diagnostics(contents: Contents) -> str:
     return section("Diagnostics", *parts)
 
 
-def _remark(category: type, message: str) -> str:
-    known = remedy_for(category, message)
-    return remark(
-        known.title,
-        paragraph(message),
-        paragraph(f"What it means: {known.meaning}", soft=True),
-        paragraph(f"What to do: {known.remedy}"),
-    )
+def _remarks(notes: Sequence[Note]) -> list[str]:
+    """Explain each kind of remark once, below all that are of this kind."""
+    messages: dict[Remedy, list[str]] = {}
+    for note in notes:
+        messages.setdefault(remedy_for(note.category, note.message), []).append(note.message)
+    return [
+        remark(
+            remedy.title,
+            *map(paragraph, said),
+            paragraph(f"What it means: {remedy.meaning}", soft=True),
+            paragraph(f"What to do: {remedy.remedy}"),
+        )
+        for remedy, said in messages.items()
+    ]
 
 
 def how_it_was_made(fit: Combination, command: str | None) -> str:
