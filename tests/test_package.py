@@ -76,6 +76,7 @@ def test_the_near_name_is_suggested_everywhere(near, misspelt):
         misspelt(example_models(8))
 
 
+SECTIONS = ["Parameters", "Returns", "Raises", "Attributes", "Examples", "References"]
 #: What users call; the other methods of a model are for adapters and passes over draws.
 METHODS = {
     "Combination": None,
@@ -84,16 +85,28 @@ METHODS = {
 }
 
 
-def test_every_public_name_has_a_docstring_with_an_example():
+def public_names():
     public = {name: getattr(lq, name) for name in lq.__all__ if not name.startswith("_")}
     del public["errors"]  # a module
     for owner, chosen in METHODS.items():
         methods = dict(inspect.getmembers(getattr(lq, owner), inspect.isroutine))
         names = chosen or [name for name in methods if not name.startswith("_")]
         public |= {f"{owner}.{name}": methods[name] for name in names}
-    without = [name for name, each in public.items() if "Examples\n---" not in inspect.getdoc(each)]
-    assert without == []
+    return public
+
+
+def test_every_public_name_has_a_docstring_with_an_example():
+    public = public_names()
     assert len(public) > 60
+    for name, each in public.items():
+        found = re.findall(r"^(\w+)\n-{3,}$", inspect.getdoc(each), re.MULTILINE)
+        assert found == sorted(found, key=SECTIONS.index), name
+        assert "Examples" in found, name
+        if inspect.isfunction(each):
+            takes = [key for key in inspect.signature(each).parameters if key != "self"]
+            assert not takes or "Parameters" in found, name
+            gives = inspect.signature(each).return_annotation
+            assert gives == "None" or "Returns" in found, name
 
 
 def test_the_numeric_core_knows_neither_labels_nor_ppls():
