@@ -43,7 +43,7 @@ suppress_warnings = ["myst.strikethrough"]
 
 autosummary_generate = True
 autosummary_ignore_module_all = False
-autodoc_member_order = "groupwise"
+autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_typehints_format = "short"

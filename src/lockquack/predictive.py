@@ -141,7 +141,7 @@ class Predictive(ABC):
 
     @property
     def evaluable(self) -> bool:
-        """Whether :meth:`logp_at` works: the density is known away from the observed values."""
+        """Whether :meth:`logp_at` works, so the density is known away from the observed values."""
         return False
 
     @property

@@ -37,7 +37,7 @@ class FamilyPredictive(Predictive):
 
     @property
     def evaluable(self) -> bool:
-        """Whether :meth:`logp_at` works: the density is known away from the observed values."""
+        """Whether :meth:`logp_at` works, so the density is known away from the observed values."""
         return True
 
     @property

@@ -90,7 +90,7 @@ class Hybrid(CompositeOperator):
 
     @property
     def always_integrable(self) -> bool:  # type: ignore[override]
-        """Whether every pool has a normaliser: with a sum of one it is below a mixture."""
+        """Whether every pool has a normaliser; with a sum of one it is below a mixture."""
         return not self.signed
 
     def composite(self, K: int) -> Composite:

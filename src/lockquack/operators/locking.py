@@ -60,7 +60,7 @@ class Locking(PowerPool):
 
     @property
     def always_integrable(self) -> bool:  # type: ignore[override]
-        """Whether every pool has a normaliser: on the simplex it is below the mixture."""
+        """Whether every pool has a normaliser; on the simplex it is below the mixture."""
         return self.on_simplex
 
     @property

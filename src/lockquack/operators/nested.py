@@ -223,7 +223,7 @@ class Nested(CompositeOperator):
 
     @property
     def always_integrable(self) -> bool:  # type: ignore[override]
-        """Whether every pool has a normaliser: no exponents of any sum are inside."""
+        """Whether every pool has a normaliser, which exponents of any sum inside may prevent."""
         return all(operator.always_integrable for operator in self._pools)
 
     @property
