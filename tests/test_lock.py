@@ -447,3 +447,19 @@ def test_bootstrap_batches_solve_the_reweighted_problem(rng):
         root = np.sqrt(row)[None, :, None]
         scaled = Jet(jets.logp, jets.grad * root, jets.curv * root**2)
         np.testing.assert_allclose(weights, problem(scaled).solve().x, atol=1e-9)
+
+
+def test_bootstrapping_holds_less_than_its_input(rng):
+    import tracemalloc
+
+    K, n, replicates = 10, 30_000, 40
+    jets = Jet(np.zeros((K, n)), rng.normal(size=(K, n, 1)), -rng.gamma(2.0, size=(K, n, 1)))
+    problem = LockingHyvarinen(lq.Locking(), lq.Hyvarinen(), Evidence(jets), np.full(K, 1.01))
+    x, counts = problem.solve().x, rng.exponential(size=(replicates, n))
+    tracemalloc.start()
+    problem.resolve(counts, x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Neither replicates × observations × models, nor observations × models².
+    assert peak < jets.grad.nbytes + jets.curv.nbytes + counts.nbytes
+    assert peak < 8 * n * K * (K + 1) / 2

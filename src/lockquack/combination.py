@@ -103,12 +103,12 @@ class Combination(Plotting):
 
     @property
     def weights(self) -> xr.DataArray:
-        """Weights of the models: their shares in the pool."""
+        """Weights of the models, their shares in the pool."""
         return self._over_models(self._weights, "weights")
 
     @property
     def parameters(self) -> xr.Dataset:
-        """Parameters besides the weights: phases, exponents, the order of a Hölder pool."""
+        """Parameters besides the weights, such as phases, exponents, the order of a Hölder pool."""
         K = len(self.names)
         variables = {}
         for name, values in self.operator.parameters(self.solution.x, K).items():
@@ -174,9 +174,10 @@ class Combination(Plotting):
         K, n_obs = len(self.names), self.observations.n
         at_once = max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K))
         draws = np.empty((n, K))
+        room = np.empty((min(at_once, n), n_obs))
         with progress_bar(n, "bootstrap", progressbar) as advance:
             for start in range(0, n, at_once):
-                counts = bootstrap_counts(rng, min(at_once, n - start), n_obs)
+                counts = bootstrap_counts(rng, min(at_once, n - start), n_obs, room)
                 found = self.problem.resolve(counts, self.solution.x)
                 draws[start : start + len(counts)] = [self.problem.weights(x) for x in found]
                 advance(len(counts))

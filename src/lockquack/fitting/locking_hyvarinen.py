@@ -13,8 +13,8 @@ from lockquack.solvers.base import Solution
 from lockquack.solvers.nonnegative_qp import nonnegative_qp
 from lockquack.solvers.simplex_qp import simplex_qp
 
-#: Bound on the numbers that bootstrapping holds at once beside its input.
-_NUMBERS_AT_ONCE = 2**22
+#: Numbers that bootstrapping makes of its input at once: few enough to stay in cache.
+_NUMBERS_AT_ONCE = 2**17
 
 
 class LockingHyvarinen(ConvexProblem):
@@ -31,17 +31,11 @@ class LockingHyvarinen(ConvexProblem):
     kind = "quadratic programme, certified"
 
     @cached_property
-    def _features(self) -> tuple[Array, Array]:
-        """Gradients and curvatures, (n, d, K)."""
-        jets = self.evidence.jets
-        return np.moveaxis(jets.grad, 0, -1), np.moveaxis(jets.curv, 0, -1)
-
-    @cached_property
     def quadratic(self) -> tuple[Array, Array]:
         """Q and c."""
-        grad, curv = self._features
-        flat = grad.reshape(-1, grad.shape[-1])
-        return flat.T @ flat, curv.sum(axis=(0, 1))
+        jets = self.evidence.jets
+        flat = jets.grad.reshape(self.K, -1)
+        return flat @ flat.T, jets.curv.sum(axis=(1, 2))
 
     def solve(self) -> Solution:
         """Fit the weights, every observation counting once."""
@@ -49,20 +43,18 @@ class LockingHyvarinen(ConvexProblem):
 
     def resolve(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, K)."""
-        grad, curv = self._features
-        K = grad.shape[-1]
-        row, column = np.triu_indices(K)
+        jets = self.evidence.jets
+        row, column = np.triu_indices(self.K)
         upper = np.zeros((len(counts), row.size))
-        step = max(1, _NUMBERS_AT_ONCE // (row.size * grad.shape[1]))
-        for start in range(0, len(grad), step):
-            part = grad[start : start + step]
+        step = max(1, _NUMBERS_AT_ONCE // row.size)
+        for start in range(0, counts.shape[1], step):
+            obs = slice(start, start + step)
             # A matrix product sums the upper triangles of these observations' K × K matrices.
-            triangles = np.einsum("ijp,ijp->ip", part[..., row], part[..., column])
-            upper += counts[:, start : start + step] @ triangles
-        Q = np.empty((len(counts), K, K))
+            upper += counts[:, obs] @ _triangles(jets.grad[:, obs]).T
+        Q = np.empty((len(counts), self.K, self.K))
         Q[:, row, column] = upper
         Q[:, column, row] = upper
-        return self._solve(Q, counts @ curv.sum(axis=1)).x
+        return self._solve(Q, counts @ jets.curv.sum(axis=2).T).x
 
     def objective(self, x: Array, counts: Array | None = None) -> float:
         """Minus the total score and log prior."""
@@ -93,3 +85,8 @@ class LockingHyvarinen(ConvexProblem):
         assert isinstance(self.operator, Locking)
         solver = simplex_qp if self.operator.on_simplex else nonnegative_qp
         return solver(Q, c, self.concentration - 1.0)
+
+
+def _triangles(grad: Array) -> Array:
+    """Upper triangles of Σ_j G_ij G_ij' for each observation i: (K, n, d) → (K (K + 1) / 2, n)."""
+    return np.concatenate([np.einsum("kij,ij->ki", grad[k:], each) for k, each in enumerate(grad)])
