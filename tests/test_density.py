@@ -15,7 +15,6 @@ from lockquack.density.pooled import (
     Normalised,
     PooledDistribution,
     at_observed,
-    densities_on,
     normalise,
 )
 from lockquack.density.quadrature import KRONROD, LEGENDRE, NODES, Grid, Line
@@ -178,9 +177,11 @@ def test_draws_are_averaged_before_they_are_pooled(rng):
     result = pooled(models, w)
     np.testing.assert_allclose(np.exp(result.logp), [density(v) / total for v in y], rtol=1e-7)
     grid = np.linspace(-3, 5, 9)
-    each, pool = densities_on(models, Locking(), w, grid, 2)
+    third = PooledDistribution.of(models, Locking(), w, slices=[slice(2, 3)])
+    pool = third.logpdf(grid[:, None])[:, 0]
     np.testing.assert_allclose(np.exp(pool), [density(v) / total for v in grid], rtol=1e-7)
-    np.testing.assert_allclose(np.exp(each[1]), [predictive(v, 2, 2) for v in grid], rtol=1e-10)
+    right = third.log_components(grid[:, None])[1, :, 0]
+    np.testing.assert_allclose(np.exp(right), [predictive(v, 2, 2) for v in grid], rtol=1e-10)
 
 
 def test_a_combination_of_one_model_is_that_model(rng):

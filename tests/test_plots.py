@@ -113,7 +113,15 @@ def test_densities_are_those_of_the_distributions(fit, stacked, models):
     for chain in (1, 2, 3):
         exact += np.exp(draws.logp_at(y[:, None, None], chain, slice(0, 200), slice(2, 3)))
     np.testing.assert_allclose(density, exact.mean(axis=1)[:, 0] / 4, rtol=1e-9)
-    assert 0.95 < np.trapezoid(density, y) < 1.0
+    assert 0.99 < np.trapezoid(density, y) < 1.0
+
+
+def test_heavy_tails_are_cut():
+    y, mu = np.linspace(-1.0, 1.0, 20), 0.1 * np.random.default_rng(1).normal(size=(4, 50))
+    cauchy = lq.from_family("student_t", y=y, nu=1.0, mu=mu, sigma=1.0)
+    grid, density = curve(lq.lock({"cauchy": cauchy}).plot_density(3, models=False), "locking")
+    assert 30 < np.ptp(grid) < 45, "the 0.2 % quantiles are 318 apart"
+    assert density.max() == pytest.approx(1 / np.pi, rel=0.05)
 
 
 def test_densities_leave_out_by_default(fit):

@@ -14,7 +14,7 @@ from lockquack.checks import check_models
 from lockquack.collapse import Kind
 from lockquack.density.members import are_discrete
 from lockquack.density.nodes import lay_nodes, refine_nodes
-from lockquack.diagnostics import pareto_k_threshold
+from lockquack.diagnostics import NOISE_ERRORS, pareto_k_threshold
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import FORMULAS, Problem
 from lockquack.gather import Gathered, gather
@@ -34,9 +34,6 @@ from lockquack.pipeline import Plan, require_known_scores, require_seed, solve
 from lockquack.predictive import Predictive
 from lockquack.progress import progress_bar
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
-
-#: Standard errors within which a difference is noise.
-ERRORS = 2.0
 
 Fold = NDArray[np.intp]
 
@@ -418,5 +415,5 @@ def _verdicts(diff: Array, dse: Array) -> list[str]:
         elif d == 0:
             verdicts.append("best")
         else:
-            verdicts.append("noise" if -d < ERRORS * error else "worse")
+            verdicts.append("noise" if -d < NOISE_ERRORS * error else "worse")
     return verdicts

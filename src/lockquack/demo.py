@@ -10,7 +10,6 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.combination import Combination
-from lockquack.density.pooled import densities_on
 from lockquack.jets import Array
 from lockquack.predictive import Predictive
 
@@ -20,9 +19,6 @@ _COLUMNS = {
     "blood": ["s1", "s2", "s3", "s4", "s5", "s6"],
 }
 _CHAINS, _DRAWS = 4, 1000
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
-_COLOURS = ("#999999", "#0072B2", "#E69F00")
-_LOCKED = "#009E73"
 
 
 @dataclass(frozen=True)
@@ -77,27 +73,9 @@ def draw(demo: Demo, path: Path, people: tuple[int, ...] = (3, 78, 123, 322)) ->
     """Picture the predictions of the models and of the combination for a few people."""
     from matplotlib.figure import Figure
 
-    fit = demo.fit
-    models = fit.models or {}
-    y = fit.observations.values[:, 0]
-    grid = np.linspace(y.min() - 180, y.max() + 120, 400)
-    figure = Figure(figsize=(9, 5.6), layout="constrained")
+    figure = Figure(figsize=(7, 4.8), layout="constrained")
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
-    for axis, person in zip(axes.flat, people, strict=True):
-        each, pooled = densities_on(models, fit.operator, fit.solution.x, grid, person, loo=True)
-        for name, weight, logp, colour in zip(models, fit.solution.x, each, _COLOURS, strict=True):
-            label = f"{name}, weight {weight:.2f}"
-            axis.plot(grid, np.exp(logp), color=colour, lw=1.4, label=label)
-        axis.fill_between(grid, np.exp(pooled), color=_LOCKED, alpha=0.25, lw=0)
-        axis.plot(grid, np.exp(pooled), color=_LOCKED, lw=2, label="locked")
-        axis.axvline(y[person], color="black", lw=1, ls=":", label="observed")
-        axis.set_title(f"person {person}", loc="left", fontsize=10)
-        axis.set_yticks([])
-        axis.spines[["top", "right", "left"]].set_visible(False)
-    axes[0, 0].set_ylim(bottom=0)
-    figure.supxlabel("disease progression after one year")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False, fontsize=9)
+    demo.fit.plot_densities(people, xlabel="disease progression after one year", axes=axes.ravel())
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 

@@ -9,6 +9,9 @@ import numpy as np
 
 from lockquack.jets import Array
 
+#: Standard errors within which a difference between two scores is noise.
+NOISE_ERRORS = 2.0
+
 
 def mcse_mean(series: Array) -> float:
     """Monte Carlo standard error of the mean of a (chain, draw) series; NaN below four draws."""

@@ -19,8 +19,8 @@ from lockquack.predictive import Predictive
 
 #: Points of a curve.
 _POINTS = 400
-#: Probability beyond either end of a curve: of a model, and of a combination.
-_BEYOND_MODEL, _BEYOND_COMBINATION = 0.01, 0.002
+#: Probability beyond either end of a curve, unless its tails are heavy.
+_BEYOND = 0.002
 
 
 def locate(observations: Observations, obs: Any) -> int:
@@ -97,8 +97,7 @@ def density_panel(
     single = {name: PooledDistribution(members, pool, loo, laid) for name, pool in each.items()}
     observed = float(observations.values[position, 0])
     drawn = single if models else {}
-    ends = [_ends(each, _BEYOND_MODEL) for each in drawn.values()]
-    ends += [_ends(each, _BEYOND_COMBINATION) for each in combined.values()]
+    ends = [_ends(each) for each in (*drawn.values(), *combined.values())]
     low, high = min([observed, *(e[0] for e in ends)]), max([observed, *(e[1] for e in ends)])
     discrete = next(iter(combined.values())).discrete
     y = np.arange(low, high + 1) if discrete else np.linspace(low, high, _POINTS)
@@ -121,6 +120,9 @@ def _only(logp: Array) -> Array:
     return logp[0]
 
 
-def _ends(distribution: PooledDistribution, beyond: float) -> tuple[float, float]:
-    low, high = distribution.quantile(np.array([beyond, 1.0 - beyond]))[:, 0]
-    return float(low), float(high)
+def _ends(distribution: PooledDistribution) -> tuple[float, float]:
+    """Where a curve begins and ends; heavy tails are cut, lest nothing else can be seen."""
+    levels = np.array([_BEYOND, 0.05, 0.95, 1.0 - _BEYOND])
+    lowest, low, high, highest = distribution.quantile(levels)[:, 0]
+    reach = high - low
+    return float(max(lowest, low - reach)), float(min(highest, high + reach))

@@ -430,19 +430,3 @@ def observed_densities(
             for model in models.values()
         ]
     )
-
-
-def densities_on(
-    models: Mapping[str, Predictive],
-    operator: Operator,
-    x: Array,
-    grid: Array,
-    observation: int,
-    *,
-    loo: bool = False,
-) -> tuple[Array, Array]:
-    """Log densities on a grid for one observation: of the models, (K, point), and of the pool."""
-    slices = [slice(observation, observation + 1)]
-    pooled = PooledDistribution.of(models, operator, x, loo=loo, slices=slices)
-    each = pooled.log_components(grid[:, None])[..., 0]
-    return each, pooled.pool(each) - pooled.log_norm

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lockquack.comparison import ERRORS
+from lockquack.diagnostics import NOISE_ERRORS
 from lockquack.plots.style import (
     BLACK,
     BLUE,
@@ -65,7 +65,7 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     best = known["verdict"] == "best"
     noise = known["verdict"] == "noise"
     ax.axvline(0.0, color=GREY, lw=0.8, ls="--", zorder=1)
-    reach = ERRORS * known[error]
+    reach = NOISE_ERRORS * known[error]
     ax.hlines(rows, known[diff] - reach, known[diff] + reach, color=BLUE, lw=1.3)
     for chosen, fill in ((best, BLACK), (noise, "white"), (~best & ~noise, BLUE)):
         edge = BLACK if fill == BLACK else BLUE
@@ -83,5 +83,5 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.tick_params(axis="x", labelsize=SMALL)
     name = "held-out log score" if by_log else "held-out Hyvärinen score"
-    ax.set_xlabel(f"{name}, difference to the best ± {ERRORS:g} se", fontsize=TEXT)
+    ax.set_xlabel(f"{name}, difference to the best ± {NOISE_ERRORS:g} se", fontsize=TEXT)
     return ax

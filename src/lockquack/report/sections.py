@@ -13,7 +13,7 @@ import pandas as pd
 
 from lockquack import __version__
 from lockquack.combination import Combination
-from lockquack.comparison import ERRORS
+from lockquack.diagnostics import NOISE_ERRORS
 from lockquack.notes import Note
 from lockquack.plots import plot_compare, plot_densities, plot_pit
 from lockquack.presentation import certificate, header, parameter_lines, score_name
@@ -81,7 +81,7 @@ def _gain(fit: Combination) -> str:
     row = fit.to_dataframe().loc[best]
     gain, error = -row["diff"], row["diff_se"]
     size = f"{abs(gain):.1f}" if np.isnan(error) else f"{abs(gain):.1f} ± {error:.1f}"
-    if abs(gain) <= ERRORS * error:
+    if abs(gain) <= NOISE_ERRORS * error:
         said = f"differs by no more than noise ({size}) from"
     else:
         said = f"is {size} {'better' if gain > 0 else 'worse'} than"
