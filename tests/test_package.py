@@ -55,6 +55,7 @@ def test_a_misspelt_name_is_suggested():
         ("log", lambda m: lq.lock(m, rule="lgo")),
         ("simplex", lambda m: lq.lock(m, weights="simplx")),
         ("in-sample", lambda m: lq.lock(m, scores="insample")),
+        ("held-out", lambda m: m["first"].collapse("heldout")),
         ("first", lambda m: lq.lock(m, prior={"frist": 1, "second": 1})),
         ("marginal_likelihood", lambda m: lq.select(m, "marginal_liklihood")),
         ("first", lambda m: lq.bma(m, {"frist": 1, "second": 1})),

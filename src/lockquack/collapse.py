@@ -28,13 +28,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.diagnostics import mcse_mean
-from lockquack.errors import ShapeError
+from lockquack.errors import ShapeError, unknown_name
 from lockquack.jets import (
     Array,
     Jet,
@@ -169,6 +169,12 @@ class Blocks:
         return Blocks(*(getattr(self, field.name)[which] for field in fields(Blocks)))
 
 
+def require_known_scores(kind: Any) -> None:
+    """Refuse a kind of scores that does not exist."""
+    if kind not in get_args(Kind):
+        raise unknown_name("kind of scores", kind, get_args(Kind))
+
+
 def collapse(
     source: DrawJets,
     kind: Kind = "loo",
@@ -203,6 +209,7 @@ def collapse(
     Collapsed
         The jets, (n,) and (n, d), and the influence of the draws on the Hyvärinen score.
     """
+    require_known_scores(kind)
     grid = BlockGrid(source.n_chains, source.n_draws)
     average = Average(kind, log_weights, density, derivatives)
     work = partial(_one_group, grid=grid, average=average)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ import xarray as xr
 
 from lockquack.checks import check_models
 from lockquack.collapse import Kind
+from lockquack.collapse import require_known_scores as require_known_scores
 from lockquack.combination import Combination
 from lockquack.density.nodes import refine_nodes
 from lockquack.errors import ParameterError, unknown_name
@@ -152,12 +153,6 @@ def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
         *monte_carlo_notes(fit.names, gathered.collapsed, fit.mcse, scored),
         *identifiability_notes(fit.names, problem, solution, fit.mcse, scored),
     ]
-
-
-def require_known_scores(scores: Any) -> None:
-    """Refuse a kind of scores that does not exist."""
-    if scores not in get_args(Kind):
-        raise unknown_name("kind of scores", scores, get_args(Kind))
 
 
 def require_seed(random_seed: Any) -> None:
