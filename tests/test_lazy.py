@@ -16,6 +16,7 @@ import lockquack as lq
 from lockquack import streaming
 from lockquack.adapters import chunked, datatree
 from lockquack.errors import LockquackWarning, NonFiniteError, ParameterError, ShapeError
+from lockquack.parallel import compute_in_order
 from tests.helpers import lock
 
 LAYOUTS = {
@@ -192,12 +193,29 @@ def test_a_pass_reads_each_chunk_once_and_only_what_it_needs(models):
     assert len(arrays["logp"].read) == len(chunks)
 
 
-def test_reading_and_pooling_a_chunk_is_one_task(models):
+def counted_tasks(model, monkeypatch):
+    graphs = []
+
+    def watched(parts):
+        parts = list(parts)
+        graphs.append({key for part in parts for key in dict(part.__dask_graph__())})
+        return compute_in_order(parts)
+
+    monkeypatch.setattr(chunked, "compute_in_order", watched)
+    model.collapse()
+    (tasks,) = graphs
+    return len(tasks)
+
+
+def test_a_chunk_with_all_draws_is_one_task(models, monkeypatch):
     _, model = counted_model(models["flat"], (4, 60, 50))
-    averages = model._averages(chunked.Average(), ["grad", "curv"])
-    tasks = {key for each in averages for key in dict(each.__dask_graph__())}
-    # For each of 5 chunks: read and pool, take a strip, merge; and the two arrays themselves.
-    assert len(tasks) == 5 * 3 + 2
+    assert counted_tasks(model, monkeypatch) == 5 + 2  # and the two arrays themselves
+
+
+def test_tasks_of_chunks_with_some_draws(models, monkeypatch):
+    _, model = counted_model(models["flat"], (1, 10, 125))
+    # Of 24 chunks each: read and pool, take a strip; then two branches, and merge these.
+    assert counted_tasks(model, monkeypatch) == 2 * (24 + 24 + 2 + 1) + 2
 
 
 def test_what_is_not_finite_is_found_and_located_in_the_pass(models):

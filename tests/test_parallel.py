@@ -226,21 +226,22 @@ def test_weights_and_scores_are_the_same_with_any_number_of_workers(client, data
 
 
 def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 20)
+    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 10)
 
     def answers():
-        fit = lock(regressions(data, 50))
-        draws = fit.sample(3, random_seed=5)["posterior_predictive"]["y"]
-        return [fit.logpdf(), fit.pit(), fit.logpdf(np.zeros((2, 50))), fit.mean(), draws]
+        fit = lock(regressions(data, 24))
+        draws = fit.sample(3, random_seed=5)["posterior_predictive"]["y"].values[0]
+        moments = [fit.mean(), fit.var(), fit.mode()]
+        densities = [fit.logpdf(), fit.log_norm(), *fit.logpdf(np.zeros((2, 24)))]
+        return np.stack([*moments, *densities, *draws, fit.pit(), *fit.interval(0.8, kind="hdi")])
 
-    one, two, there = (
-        locally(monkeypatch, answers, 1),
-        locally(monkeypatch, answers, 2),
-        answers(),
-    )
-    for first, *others in zip(one, two, there, strict=True):
-        for other in others:
-            np.testing.assert_array_equal(other, first)
+    expected = locally(monkeypatch, answers, 1)
+    np.testing.assert_array_equal(locally(monkeypatch, answers, 2), expected)
+    np.testing.assert_array_equal(answers(), expected)
+    # Very many observations: nodes are not kept.
+    monkeypatch.setattr("lockquack.density.streamed._KEPT", 23)
+    np.testing.assert_array_equal(locally(monkeypatch, answers, 2), expected)
+    np.testing.assert_array_equal(answers(), expected)
 
 
 def test_vector_draws_are_the_same_with_any_number_of_workers(client, monkeypatch):

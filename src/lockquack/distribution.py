@@ -23,6 +23,7 @@ from lockquack.density.pooled import (
     mix,
 )
 from lockquack.density.sampling import SAMPLERS, Drawn
+from lockquack.density.streamed import distribution_of
 from lockquack.density.vectors import (
     NormalisedBySampling,
     log_densities,
@@ -402,7 +403,7 @@ class Distribution:
     def pooled(self) -> PooledDistribution:
         """The numbers behind it, without labels; for scalar outcomes."""
         if "pooled" not in self._known:
-            self._known["pooled"] = PooledDistribution.of(
+            self._known["pooled"] = distribution_of(
                 self.models,
                 self.operator,
                 self.x,

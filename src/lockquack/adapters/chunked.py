@@ -101,23 +101,22 @@ class ChunkedPredictive(Predictive):
         self, work: Callable[[Sequence[Predictive], slice], R], reads: Sequence[str]
     ) -> Iterator[R]:
         """Do the same work for every group of observations; yield the results in order."""
-        arrays = self._with_all_draws(reads)
-        boxes = _map_chunks(partial(_on_group, work, self.observations.d), reads, arrays)
         with self._locating():
-            yield from map(_open, compute_in_order(boxes[0, 0]))
+            yield from self._on_groups(work, reads, self._with_all_draws(reads))
 
     def pass_over_draws(
         self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
     ) -> Collapsed:
         """Average the draws, chunk by chunk."""
         average = Average(kind, derivatives=derivatives)
-        reads = [] if average.is_equal else ["logp"]
+        reads = ["grad", "curv"] if derivatives else []
         if derivatives:
             self.require_derivatives()
-            reads += ["grad", "curv"]
+        if not (average.is_equal and derivatives):
+            reads = ["logp", *reads]
         groups = []
         with self._locating():
-            for group in compute_in_order(self._averages(average, reads)):
+            for group in self._averages(average, reads):
                 progress(len(group.n_effective))
                 groups.append(group)
         return join(groups)
@@ -158,15 +157,33 @@ class ChunkedPredictive(Predictive):
         with replacing(path) as unfinished:
             write_tree(replace(self, arrays=arrays).to_datatree(var_name), unfinished)
 
-    def _averages(self, average: Average, reads: Sequence[str]) -> list[Any]:
-        """Delay the averages over all draws, by groups of observations."""
+    def _averages(self, average: Average, reads: Sequence[str]) -> Iterator[Collapsed]:
+        """Average over the draws of groups of observations, in order."""
+        grid = BlockGrid(self.n_chains, self.n_draws)
+        arrays = [self.arrays[name] for name in reads]
+        if arrays[0].numblocks[:2] == (1, 1):  # each chunk has all the draws
+            return self._on_groups(partial(_average, grid=grid, average=average), reads, arrays)
+        return compute_in_order(self._merged(grid, average, reads, arrays))
+
+    def _on_groups(
+        self,
+        work: Callable[[Sequence[Predictive], slice], R],
+        reads: Sequence[str],
+        arrays: Sequence[Any],
+    ) -> Iterator[R]:
+        """Do the same work for every chunk of arrays that have all draws in one chunk."""
+        boxes = _map_chunks(partial(_on_group, work, self.observations.d), reads, arrays)
+        return map(_open, compute_in_order(boxes[0, 0]))
+
+    def _merged(
+        self, grid: BlockGrid, average: Average, reads: Sequence[str], arrays: Sequence[Any]
+    ) -> list[Any]:
+        """Delay averages over draws that lie in several chunks, by groups of observations."""
         from dask import delayed
 
-        grid = BlockGrid(self.n_chains, self.n_draws)
         n_blocks, d = grid.n_chains * grid.per_chain, self.observations.d
         strip = max(_TILE_OBS, _NUMBERS_AT_ONCE // (n_blocks * (2 * d + 3)))
         pool = partial(_pool_chunk, d=d, grid=grid, average=average, strip=strip)
-        arrays = [self.arrays[name] for name in reads]
         pooled = _map_chunks(pool, reads, arrays)
         averages = []
         for column, n_obs in zip(np.moveaxis(pooled, 2, 0), arrays[0].chunks[2], strict=True):
@@ -315,6 +332,14 @@ def _on_group(
 ) -> R:
     piece = _piece(reads, chunks, place, d)
     return work((piece,), slice(0, piece.n_obs))
+
+
+def _average(
+    models: Sequence[Predictive], obs: slice, grid: BlockGrid, average: Average
+) -> Collapsed:
+    """Average all draws of a group of observations, tile by tile."""
+    (piece,) = models
+    return _merge([[pool_blocks(piece, tile, grid, average) for tile in cut(obs, _TILE_OBS)]], grid)
 
 
 def _pool_chunk(
