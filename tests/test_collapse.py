@@ -289,7 +289,7 @@ class Counting:
         self.n_components = model.n_components
         self.n_chains, self.n_draws, self.n_obs = model.n_chains, model.n_draws, model.n_obs
         self.read = {"logp": 0, "derivatives": 0}
-        self.largest = 0
+        self.largest = self.tiles = 0
 
     def logp(self, chain, draws, obs):
         tile = self.model.logp(chain, draws, obs)
@@ -300,6 +300,7 @@ class Counting:
         tile = self.model.derivatives(chain, draws, obs)
         self.read["derivatives"] += tile[0].size
         self.largest = max(self.largest, tile[0].size)
+        self.tiles += 1
         return tile
 
 
@@ -311,7 +312,11 @@ def test_every_number_is_read_once_in_small_tiles(rng, kind, contiguous):
     collapsed = collapse(source, kind)
     size = given["logp"].size
     assert source.read == {"derivatives": size, "logp": size if kind == "in-sample" else 0}
-    assert source.largest <= collapse_module._HELD_TILE
+    most = collapse_module._HELD_TILE if kind == "loo" else collapse_module._TILE
+    assert source.largest <= most
+    # Neither are they many: at most one more per chain and group than would hold everything.
+    groups = len(observation_groups(source, Average(kind)))
+    assert source.tiles <= 2 * size / most + 2 * groups * source.n_chains
     reference = lq.from_arrays(**given).collapse(kind)
     np.testing.assert_allclose(collapsed.jet.curv, reference.jet.curv, rtol=1e-12)
     np.testing.assert_allclose(collapsed.influence, reference.influence, rtol=1e-9, atol=1e-11)
