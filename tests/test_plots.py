@@ -133,6 +133,23 @@ def test_densities_leave_out_by_default(fit):
     np.testing.assert_allclose(np.log(loo[1]), again, rtol=1e-6)
 
 
+def test_densities_elsewhere_have_no_outcome(rng):
+    x = rng.normal(size=(20, 1))
+    y = x[:, 0] + rng.normal(size=20)
+    slope, level = 1 + 0.1 * rng.normal(size=(2, 4, 100, 1))
+    models = {
+        "slope": lq.from_family("normal", y=y, mu=lq.linear_predictor(x, slope), sigma=1.0),
+        "level": lq.from_family("normal", y=y, mu=0.2 * level[..., 0], sigma=1.5),
+    }
+    new = lq.lock(models).at(x={"slope": [[0.0], [3.0]]})
+    ax = new.plot_density(1)
+    assert legend(ax) == ["slope", "level", "locking"]
+    y, density = curve(ax, "locking")
+    np.testing.assert_allclose(np.log(density), new.logpdf(y[:, None]).values[:, 1], rtol=1e-6)
+    observed = lq.lock(models).distribution(loo=True).plot_density(1, models=False)
+    assert legend(observed) == ["locking", "observed"]
+
+
 def test_several_observations(fit):
     axes = fit.plot_densities([0, 3, -1], xlabel="height in $")
     assert [ax.get_title(loc="left") for ax in axes] == [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,9 @@ from lockquack.numeric import as_numeric
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Largest Monte Carlo error of a log normaliser that is not remarked on.
 _LARGE_ERROR = 0.05
@@ -286,6 +290,52 @@ class Distribution:
         True
         """
         return self._label(self.marginals.var()[None], None, "var")
+
+    def plot_density(
+        self, obs: Any = 0, *, models: bool = True, xlabel: str = "y", ax: Axes | None = None
+    ) -> Axes:
+        """Draw the density at an observation, with those of the models, and what came, if known.
+
+        For scalar outcomes; see :meth:`Combination.plot_density`.
+
+        Parameters
+        ----------
+        obs
+            The observation: its position, its label (a string), or labels by dimension.
+        models
+            Whether to draw the models.
+        xlabel
+            What the outcome is called.
+        ax
+            Axes to draw on, by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With one line per model and one for the combination.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> ax = fit.distribution().plot_density(obs=3, xlabel="height")
+        >>> ax.get_xlabel()
+        'height'
+        """
+        from lockquack.panels import density_panel, locate
+        from lockquack.plots import plot_density
+
+        panel = density_panel(
+            self.models,
+            {self.operator.name: partial(self.operator.pool_density, x=self.x)},
+            locate(self.observations, obs),
+            self.observations,
+            loo=self.loo,
+            models=models,
+            known=self.observed,
+        )
+        return plot_density(panel, xlabel=xlabel, ax=ax)
 
     def mode(self) -> xr.DataArray:
         """Outcome of the highest density at each observation.

@@ -77,10 +77,15 @@ def density_panel(
     pools: Mapping[str, Pool],
     position: int,
     observations: Observations,
+    *,
     loo: bool,
-    models: bool,
+    models: bool = True,
+    known: bool = True,
 ) -> DensityPanel:
-    """Evaluate models and pools for one observation, where there is something to see."""
+    """Evaluate models and pools for one observation, where there is something to see.
+
+    Without ``models`` these are left out, and without ``known`` what was observed.
+    """
     each: dict[str, Pool] = {
         name: partial(pool_of_some, _only, [k]) for k, name in enumerate(members)
     }
@@ -95,10 +100,11 @@ def density_panel(
     )
     combined = {name: PooledDistribution(members, pool, loo, laid) for name, pool in pools.items()}
     single = {name: PooledDistribution(members, pool, loo, laid) for name, pool in each.items()}
-    observed = float(observations.values[position, 0])
+    observed = [float(observations.values[position, 0])] if known else []
     drawn = single if models else {}
     ends = [_ends(each) for each in (*drawn.values(), *combined.values())]
-    low, high = min([observed, *(e[0] for e in ends)]), max([observed, *(e[1] for e in ends)])
+    low = min([*observed, *(each[0] for each in ends)])
+    high = max([*observed, *(each[1] for each in ends)])
     discrete = next(iter(combined.values())).discrete
     y = np.arange(low, high + 1) if discrete else np.linspace(low, high, _POINTS)
     logp = next(iter(combined.values())).log_components(y[:, None])
@@ -110,7 +116,7 @@ def density_panel(
         y,
         {name: density(of) for name, of in drawn.items()},
         {name: density(of) for name, of in combined.items()},
-        observed,
+        observed[0] if known else None,
         observations.describe(position),
         discrete,
     )

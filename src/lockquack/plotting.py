@@ -91,17 +91,12 @@ class Plotting(Predicting):
 
         Examples
         --------
-        >>> import numpy as np
         >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
-        >>> models = {
-        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-        ... }
+        >>> from lockquack.testing import example_models
+        >>> models = example_models()
         >>> ax = lq.lock(models).plot_weights([lq.stack(models)])
         >>> [label.get_text() for label in ax.get_yticklabels()]
-        ['left', 'right']
+        ['first', 'second']
         """
         from lockquack.plots import plot_weights
 
@@ -153,17 +148,12 @@ class Plotting(Predicting):
 
         Examples
         --------
-        >>> import numpy as np
         >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
-        >>> models = {
-        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-        ... }
+        >>> from lockquack.testing import example_models
+        >>> models = example_models()
         >>> ax = lq.lock(models).plot_density(obs=3, others=[lq.stack(models)])
         >>> [text.get_text() for text in ax.get_legend().get_texts()]
-        ['left', 'right', 'locking', 'stacking', 'observed']
+        ['first', 'second', 'locking', 'stacking', 'observed']
         """
         from lockquack.plots import plot_density
 
@@ -199,14 +189,9 @@ class Plotting(Predicting):
 
         Examples
         --------
-        >>> import numpy as np
         >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
-        >>> models = {
-        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-        ... }
+        >>> from lockquack.testing import example_models
+        >>> models = example_models()
         >>> axes = lq.lock(models).plot_densities([0, 7])
         >>> [ax.get_title(loc="left") for ax in axes]
         ['observation 0', 'observation 7']
@@ -260,17 +245,12 @@ class Plotting(Predicting):
 
         Examples
         --------
-        >>> import numpy as np
         >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
-        >>> models = {
-        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-        ... }
+        >>> from lockquack.testing import example_models
+        >>> models = example_models()
         >>> ax = lq.lock(models).plot_pit()
         >>> [text.get_text() for text in ax.get_legend().get_texts()]
-        ['left', 'right', 'locking', '95 % band']
+        ['first', 'second', 'locking', '95 % band']
         """
         from lockquack.plots import plot_pit
 
@@ -312,15 +292,10 @@ class Plotting(Predicting):
 
         Examples
         --------
-        >>> import numpy as np
         >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 250))
-        >>> models = {
-        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-        ... }
-        >>> ax = lq.lock(models).plot_scores("left", worst=2)
+        >>> from lockquack.testing import example_models
+        >>> models = example_models()
+        >>> ax = lq.lock(models).plot_scores("first", worst=2)
         >>> ax.get_ylabel()
         'difference in Hyvärinen score'
         """
@@ -364,14 +339,9 @@ class Plotting(Predicting):
         --------
         >>> import tempfile
         >>> from pathlib import Path
-        >>> import numpy as np
         >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 100))
-        >>> models = {
-        ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-        ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-        ... }
+        >>> from lockquack.testing import example_models
+        >>> models = example_models()
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     page = lq.lock(models).report(Path(folder) / "report.html", thorough=False)
         ...     page.name
@@ -461,7 +431,9 @@ class Plotting(Predicting):
         leaves_out = self._leaves_out(loo)
         positions = [locate(self.observations, each) for each in obs]
         return [
-            density_panel(members, pools, position, self.observations, leaves_out, models)
+            density_panel(
+                members, pools, position, self.observations, loo=leaves_out, models=models
+            )
             for position in positions
         ]
 

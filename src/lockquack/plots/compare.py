@@ -45,14 +45,9 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import lockquack as lq
-    >>> rng = np.random.default_rng(1)
-    >>> y, mu = rng.normal(size=60), rng.normal(size=(4, 100)) / 8
-    >>> models = {
-    ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-    ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-    ... }
+    >>> from lockquack.testing import example_models
+    >>> models = example_models()
     >>> ax = lq.plot_compare(lq.compare(models, ["lock", "stack", "select"]))
     >>> ax.get_yticklabels()[0].get_text()
     'lock'

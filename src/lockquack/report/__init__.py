@@ -66,15 +66,10 @@ def write_report(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
     >>> import lockquack as lq
     >>> from lockquack.report import write_report
-    >>> rng = np.random.default_rng(1)
-    >>> y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(4, 100))
-    >>> models = {
-    ...     "left": lq.from_family("normal", y=y, mu=mu - 1.0, sigma=1.0),
-    ...     "right": lq.from_family("normal", y=y, mu=mu + 1.0, sigma=1.0),
-    ... }
+    >>> from lockquack.testing import example_models
+    >>> models = example_models()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write_report(lq.lock(models), Path(folder) / "report.html", methods=["lock"])
     ...     page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
