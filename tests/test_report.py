@@ -274,3 +274,14 @@ def test_in_a_browser(browser, text, tmp_path, dark):
 
 def brightness(colour):
     return np.mean([int(part) for part in re.findall(r"\d+", colour)[:3]])
+
+
+def test_notebooks_show_models_as_tables(models):
+    shown = models["left"]._repr_html_()
+    assert shown.count("<tr>") == 5
+    assert "4 chains of 100" in shown
+    known = lq.from_arrays(logp=np.zeros((2, 10, 3)), y=np.zeros(3), likelihood="<i>")
+    shown = known._repr_html_()
+    assert "for the log score only" in shown
+    assert "the observed outcomes only" in shown
+    assert "<i>" not in shown

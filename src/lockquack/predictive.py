@@ -573,6 +573,11 @@ class Predictive(ABC):
                 f"{self.observations.describe(first)} and {np.sum(~finite) - 1} more."
             )
 
+    def _repr_html_(self) -> str:
+        from lockquack.presentation import model_as_html
+
+        return model_as_html(self)
+
     def __repr__(self) -> str:
         grid = " × ".join(
             f"{dim}: {size}"
