@@ -182,6 +182,15 @@ def test_other_outcomes_at_other_covariates():
         from_bambi(model, idata, newdata=pd.DataFrame({"x": x}))
 
 
+def test_missing_outcomes_are_those_that_bambi_drops():
+    data = DATA.assign(y=DATA["y"].where(DATA.index != 3))
+    draws = {**COEFFICIENTS, "sigma": SIGMA}
+    model, idata = fitted("y ~ x", draws, data=data, dropna=True)
+    seen = np.arange(N) != 3
+    exact = lq.from_family("normal", y=Y[seen], mu=ETA[..., seen], sigma=SIGMA)
+    assert_same_jets(from_bambi(model, idata), exact)
+
+
 # What has no Hyvärinen score
 
 

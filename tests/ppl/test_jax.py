@@ -24,6 +24,7 @@ from lockquack.errors import (  # noqa: E402
     ObservationMismatchError,
     ParameterError,
     ShapeError,
+    SmoothnessError,
     SupportError,
 )
 from tests.ppl.helpers import assert_same_outcomes  # noqa: E402
@@ -257,14 +258,20 @@ def test_a_discrete_density_has_log_densities_only(rng):
     np.testing.assert_allclose(model.logp(*every), expected.logp(*every), rtol=1e-12)
 
 
-def test_a_kink_is_known_by_name(rng):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("laplace", "kink"), ("truncated normal", "cut off"), ("censored", "censored")],
+)
+def test_what_is_not_smooth_is_known_by_name(rng, name, why):
     model = from_jax(
         lambda y, p: stats.laplace.logpdf(y, p["mu"]),
         {"mu": rng.normal(size=SHAPE)},
         y=rng.normal(size=N),
-        likelihood="laplace",
+        likelihood=name,
     )
-    assert "kink" in model.likelihood.not_smooth
+    assert why in model.likelihood.not_smooth
+    with pytest.raises(SmoothnessError, match="Model 'a': .*Use the log score"):
+        lq.lock({"a": model})
 
 
 def test_finite_differences_agree(model):

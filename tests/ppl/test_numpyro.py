@@ -612,6 +612,37 @@ def summed_out(y):
     numpyro.sample("y", dist.Normal(mu + group, 1.0), obs=y)
 
 
+def penalised(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+    numpyro.factor("penalty", -mu * (y**2).sum())
+
+
+def downstream(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    y = numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+    numpyro.sample("z", dist.Normal(y, 1.0), obs=jnp.zeros(N))
+
+
+class Tied(dist.Distribution):
+    """Log densities that depend on the outcome before."""
+
+    arg_constraints = {"mu": dist.constraints.real}  # noqa: RUF012
+    support = dist.constraints.real
+
+    def __init__(self, mu):
+        self.mu = mu
+        super().__init__(batch_shape=(N,))
+
+    def log_prob(self, value):
+        before = jnp.concatenate([jnp.zeros(1), value[:-1]])
+        return dist.Normal(self.mu * before, 1.0).log_prob(value)
+
+
+def moving_average(y):
+    numpyro.sample("y", Tied(numpyro.sample("mu", dist.Normal(0, 1))), obs=y)
+
+
 def no_latents(y):
     numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y)
 
@@ -635,6 +666,8 @@ def unfinished(y, x):
             "\\(9,\\); its distribution has the shape \\(9, 1\\).*give them the same",
         ),
         (only_a_factor, UnsupportedError, "no observed site.*lq.from_jax"),
+        (penalised, UnsupportedError, "'penalty' depends on the outcomes at the site 'y'"),
+        (moving_average, UnsupportedError, "does not factorise"),
         (summed_out, ParameterError, "'group', of which there are no draws.*MixtureSameFamily"),
         (no_latents, ParameterError, "no latent sites"),
         (unfinished, LockquackError, "does not run.*argument: 'x'.*by model_kwargs="),
@@ -643,6 +676,12 @@ def unfinished(y, x):
 def test_what_is_no_model_of_observations_is_refused(model, error, says):
     with pytest.raises(error, match=says):
         from_numpyro(model, {"mu": RNG.normal(size=SHAPE)}, model_kwargs={"y": REAL})
+
+
+def test_an_outcome_that_others_depend_on_is_refused():
+    draws = {"mu": RNG.normal(size=SHAPE)}
+    with pytest.raises(UnsupportedError, match="'z' depends on the outcomes at the site 'y'"):
+        from_numpyro(downstream, draws, model_kwargs={"y": REAL}, site="y")
 
 
 def test_forgotten_outcomes_are_asked_for():

@@ -15,6 +15,7 @@ from lockquack.adapters.jax_precision import own_arrays
 from lockquack.adapters.jax_sampling import Sampler
 from lockquack.adapters.numpyro_densities import SiteDistribution
 from lockquack.adapters.numpyro_outcomes import (
+    changed,
     is_same,
     observations,
     read_outcome,
@@ -27,8 +28,19 @@ from lockquack.adapters.numpyro_samples import (
     read_samples,
     require_fitting,
 )
-from lockquack.adapters.numpyro_sites import Draw, Model, Site, find_site, look, run, unwrapped
+from lockquack.adapters.numpyro_sites import (
+    Draw,
+    Model,
+    Site,
+    find_site,
+    has_others,
+    look,
+    others,
+    run,
+    unwrapped,
+)
 from lockquack.errors import LockquackError, UnsupportedError
+from lockquack.jets import Numeric
 from lockquack.predictive import Likelihood, Predictive
 
 _BOUNDED_VECTOR = "the components of its outcomes are bounded, and its density may not vanish there"
@@ -96,6 +108,7 @@ def from_numpyro(
     y = np.asarray(chosen.value)
     arguments = tuple(key for key, value in kwargs.items() if is_same(value, y))
     fitted = _Fitted(model, draws, chosen.name, arguments)
+    _require_alone(fitted, kwargs, y)
     return _build(fitted, kwargs, chosen, y, stored=read_log_likelihood(samples, chosen.name))
 
 
@@ -130,6 +143,22 @@ class _Fitted:
                 f"With the arguments {list(changed)} changed the model has no site {self.site!r}."
             )
         return _build(self, both, sites[self.site], y)
+
+
+def _require_alone(fitted: _Fitted, kwargs: Mapping[str, Any], y: Numeric) -> None:
+    """Refuse a model in which a factor, or the distribution of another outcome, depends on y."""
+    draw = fitted.draw(0, 0)
+    if not fitted.arguments or not has_others(fitted.model, draw, kwargs, fitted.site):
+        return
+    moved = {**kwargs, **dict.fromkeys(fitted.arguments, changed(y))}
+    before, after = (others(run(fitted.model, draw, each), fitted.site) for each in (kwargs, moved))
+    for name, numbers in before.items():
+        if not all(map(np.array_equal, numbers, after.get(name, ()))):
+            raise UnsupportedError(
+                f"{name!r} depends on the outcomes at the site {fitted.site!r}, so the density of "
+                "an outcome is not that of this site alone. Write all that involves the outcome as "
+                "one distribution, or use lq.from_jax."
+            )
 
 
 def _build(

@@ -11,8 +11,9 @@ import numpy as np
 
 from lockquack.adapters.jax_precision import double_precision
 from lockquack.adapters.jax_sampling import Random
-from lockquack.adapters.numpyro_outcomes import Outcome
+from lockquack.adapters.numpyro_outcomes import Outcome, changed
 from lockquack.adapters.numpyro_sites import Draw, layers
+from lockquack.errors import UnsupportedError
 
 #: Numbers that are worked on at once where all outcomes are evaluated for each one of them.
 _AT_ONCE = 2**12
@@ -47,7 +48,27 @@ class SiteDistribution:
 
         with double_precision():
             pair = jax.jit(both)
-            return replace(self, can_be_cut=all(_agree(pair, draw) for draw in draws))
+            if all(_agree(pair, draw) for draw in draws):
+                return replace(self, can_be_cut=True)
+            self._require_factors(draws[0])
+            return self
+
+    def _require_factors(self, theta: Draw) -> None:
+        """Change some outcomes: the log densities of all others must stay as they are."""
+        y = self.outcome.values
+        moved = changed(y).reshape(self.outcome.rows.shape)
+        others = np.arange(len(moved)) % 2 == 1
+        moved[others] = self.outcome.rows[others]
+        fn = self.given(theta)
+        before, after = (
+            np.asarray(self._logp(fn, np.asarray(each, np.float64))).reshape(-1)[others]
+            for each in (y, moved.reshape(y.shape))
+        )
+        if not np.allclose(before, after, rtol=1e-10, atol=1e-10, equal_nan=True):
+            raise UnsupportedError(
+                "The log density of one observation depends on the outcome of another, so the "
+                "likelihood does not factorise. Give earlier outcomes as data."
+            )
 
     def density(self, y: Any, theta: Draw, rows: Any) -> Any:
         """Log densities of some observations, each a function of its own outcome."""

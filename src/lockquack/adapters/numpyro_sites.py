@@ -122,6 +122,29 @@ def _sites(trace: Mapping[str, Any]) -> dict[str, Site]:
     return found
 
 
+def has_others(model: Model, draw: Draw, kwargs: Mapping[str, Any], site: str) -> bool:
+    """Whether there are factors, or other observed sites; nothing is computed to find out."""
+    import jax
+
+    found: list[str] = []
+    with double_precision():
+        jax.eval_shape(
+            lambda draw: found.extend(others(run(model, draw, kwargs), site)), dict(draw)
+        )
+    return bool(found)
+
+
+def others(trace: Mapping[str, Any], site: str) -> dict[str, list[Any]]:
+    """Find the arrays that factors, and the distributions of other observed sites, consist of."""
+    import jax
+
+    return {
+        name: jax.tree.leaves(each["fn"])
+        for name, each in trace.items()
+        if each["type"] == "sample" and each["is_observed"] and name != site
+    }
+
+
 def find_site(sites: Sites, wanted: str | None) -> Site:
     """Find the observed site, or the one of several that is wanted."""
     observed = [name for name, site in sites.items() if site.observed]

@@ -144,7 +144,10 @@ def _numpy_function(node: Any, loops: bool) -> Callable[..., Sequence[Any]] | No
 
 def _solve_triangular(part: Callable[[Array], Array], matrix: Array, vector: Array) -> tuple[Array]:
     """Solve many small triangular systems; few matrices, of the draws, have many right sides."""
-    return (np.einsum("...ij,...j->...i", np.linalg.inv(part(matrix)), vector),)
+    inverse = np.linalg.inv(part(matrix)).swapaxes(-1, -2)
+    if inverse.ndim > 2 and inverse.shape[-3] == 1:  # the same for all outcomes of a draw
+        return (np.matmul(vector, inverse[..., 0, :, :]),)
+    return (np.matmul(vector[..., None, :], inverse)[..., 0, :],)
 
 
 def _ufunc(node: Any) -> Callable[..., Sequence[Any]] | None:

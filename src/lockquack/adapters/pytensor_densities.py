@@ -118,8 +118,10 @@ class Density:
         import pytensor.tensor as pt
 
         grad = pt.grad(self.logp.sum(), self.y, disconnected_inputs="ignore")
-        along = (grad * self._unit if self.is_vector else grad).sum()
-        return grad, pt.grad(along, self.y, disconnected_inputs="ignore")
+        # The gradient of a sum would hold on to the sum, for its shape.
+        along = pt.zeros_like(self.y) + (self._unit if self.is_vector else 1.0)
+        bend = pt.grad(None, self.y, known_grads={grad: along}, disconnected_inputs="ignore")
+        return grad, bend
 
     def _compile(self, name: str) -> Function:
         from pytensor.graph.replace import vectorize_graph
