@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 import lockquack as lq
-from lockquack.comparison import METHODS
+from lockquack.comparison import METHODS, _verdicts
 from lockquack.errors import EdgeError, ParameterError, UnknownNameError, UnsupportedError
 from lockquack.psis import psis
 
@@ -177,6 +177,11 @@ def test_all_methods_that_the_models_allow(table):
         *("weight[left]", "weight[right]", "se", "elpd_loo", "scale"),
     ]
     np.testing.assert_allclose(table[["weight[left]", "weight[right]"]].sum(axis=1), 1.0)
+
+
+def test_a_tiny_difference_is_noise_however_sure():
+    diff, dse = np.array([0.0, -0.05, -0.05, -3.0, -3.0, np.nan]), np.array([0, 0, 1, 1, 2, 1.0])
+    assert _verdicts(diff, dse) == ["best", "noise", "noise", "worse", "noise", "not known"]
 
 
 def test_best_first_and_verdicts(table):

@@ -36,6 +36,8 @@ from lockquack.progress import progress_bar
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
 
 Fold = NDArray[np.intp]
+#: Total difference that is noise however small its standard error: a tenth of a nat.
+_SMALL = 0.1
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,10 @@ def compare(
         One row per method, the best first: ``elpd``, the total held-out log score (also as
         ``elpd_loo``, which ArviZ before 1.0 looks for), its difference to the best and both
         standard errors, so that ``az.plot_compare`` takes it; ``verdict``, whether the difference
-        is noise; ``hyvarinen`` and its difference to the best by that score; ``bad_k``, how many
-        observations have a Pareto k̂ above its limit for a model with weight; and the weights.
-        Where the log score is not available, H decides. ``attrs["left_out"]`` says which methods
-        could not be used, and why.
+        is noise: within two standard errors, or below a tenth; ``hyvarinen`` and its difference
+        to the best by that score; ``bad_k``, how many observations have a Pareto k̂ above its
+        limit for a model with weight; and the weights. Where the log score is not available, H
+        decides. ``attrs["left_out"]`` says which methods could not be used, and why.
 
     Examples
     --------
@@ -415,5 +417,5 @@ def _verdicts(diff: Array, dse: Array) -> list[str]:
         elif d == 0:
             verdicts.append("best")
         else:
-            verdicts.append("noise" if -d < NOISE_ERRORS * error else "worse")
+            verdicts.append("noise" if -d < max(NOISE_ERRORS * error, _SMALL) else "worse")
     return verdicts
