@@ -137,12 +137,18 @@ def test_bootstrap_is_deterministic_and_labelled(fit):
     np.testing.assert_allclose(a.sum("model"), 1.0)
 
 
-def test_groups_of_replicates_do_not_change_the_draws(fit, monkeypatch):
+def test_groups_of_replicates_are_independent_and_the_same_on_any_thread(fit, monkeypatch):
     from lockquack import combination
 
-    whole = fit.bootstrap(20, random_seed=1)
+    whole = fit.bootstrap(200, random_seed=1)
     monkeypatch.setattr(combination, "_NUMBERS_AT_ONCE", 100)
-    xr.testing.assert_allclose(fit.bootstrap(20, random_seed=1), whole, atol=1e-9)
+    groups = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("LOCKQUACK_NUM_THREADS", threads)
+        groups.append(fit.bootstrap(200, random_seed=1))
+    xr.testing.assert_identical(*groups)
+    assert len(np.unique(groups[0].values[:, 0])) == 200
+    np.testing.assert_allclose(groups[0].std("draw"), whole.std("draw"), rtol=0.3)
 
 
 def test_standard_errors_in_scenario_three():

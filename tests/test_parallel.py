@@ -244,6 +244,13 @@ def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, dat
     np.testing.assert_array_equal(answers(), expected)
 
 
+def test_replicates_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
+    monkeypatch.setattr("lockquack.combination._NUMBERS_AT_ONCE", 1000)
+    fit = lock(regressions(data, 300))
+    draw = partial(fit.bootstrap, 40, random_seed=3)
+    np.testing.assert_array_equal(draw(), locally(monkeypatch, draw, 2))
+
+
 def test_vector_draws_are_the_same_with_any_number_of_workers(client, monkeypatch):
     rng = np.random.default_rng(14)
     y, mu = rng.normal(size=(9, 2)), rng.normal(0.0, 0.1, size=(2, 30, 2))
@@ -296,6 +303,15 @@ def test_arrays_that_live_on_a_cluster(client, data, monkeypatch):
     there = in_chunks(model, (2, 25, 100), lambda part, array: array.persist())
     expected = locally(monkeypatch, lambda: replace(model).collapse(), 1)
     np.testing.assert_allclose(there.collapse().jet.curv, expected.jet.curv, rtol=1e-12)
+
+
+def test_files_are_read_by_the_workers(client, data, tmp_path):
+    model = regressions(data, 100)["one"]
+    for suffix in (".zarr", ".nc"):
+        model.save(tmp_path / f"a{suffix}")
+        stored = lq.from_datatree(tmp_path / f"a{suffix}")
+        assert "Chunked" in repr(stored)
+        np.testing.assert_allclose(stored.collapse().jet.curv, model.collapse().jet.curv)
 
 
 def test_a_store_is_written_by_the_workers(client, data, tmp_path, monkeypatch):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,9 @@ from lockquack.notes import Note
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.operators.nested import CompositeOperator
+from lockquack.parallel import map_observations
 from lockquack.plotting import Plotting
-from lockquack.predictive import Predictive
+from lockquack.predictive import Predictive, cut
 from lockquack.presentation import as_html, as_text
 from lockquack.progress import progress_bar
 from lockquack.rules import Rule
@@ -170,17 +171,18 @@ class Combination(Plotting):
         """
         if n < 1:
             raise ParameterError(f"The number of bootstrap draws must be at least 1; got {n}.")
-        rng = np.random.default_rng(random_seed)
         K, n_obs = len(self.names), self.observations.n
-        at_once = max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K))
-        draws = np.empty((n, K))
-        room = np.empty((min(at_once, n), n_obs))
+        groups = cut(slice(0, n), max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K)))
+        first = np.random.default_rng(random_seed)
+        # A stream of random numbers per group: where it is drawn does not matter then.
+        streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
+        resampling = _Resampling(self.problem, self.solution.x)
+        parts = []
         with progress_bar(n, "bootstrap", progressbar) as advance:
-            for start in range(0, n, at_once):
-                counts = bootstrap_counts(rng, min(at_once, n - start), n_obs, room)
-                found = self.problem.resolve(counts, self.solution.x)
-                draws[start : start + len(counts)] = [self.problem.weights(x) for x in found]
-                advance(len(counts))
+            for part in map_observations(_replicate, (resampling,), groups, streams):
+                parts.append(part)
+                advance(len(part))
+        draws = np.concatenate(parts)
         return xr.DataArray(
             draws,
             dims=["draw", "model"],
@@ -456,6 +458,35 @@ class Combination(Plotting):
         operator, x = self.operator.restrict(self.solution.x, keep)
         kept = {name: model for use, (name, model) in zip(keep, models.items(), strict=True) if use}
         return kept, operator, x
+
+
+@dataclass(frozen=True)
+class _Resampling:
+    """A problem to be solved again, many times; replicates take the place of observations."""
+
+    problem: Problem
+    x: Array  # where to begin
+    is_thread_safe: ClassVar[bool] = True
+    is_computed: ClassVar[bool] = True
+
+    @property
+    def n_samples(self) -> int:
+        """Random numbers behind a replicate."""
+        return self.problem.evidence.jets.logp.shape[-1]
+
+    def restrict(self, obs: slice) -> None:
+        """Say that every replicate needs all of it."""
+
+
+def _replicate(
+    resamplings: Sequence[_Resampling], replicates: slice, rng: np.random.Generator
+) -> Array:
+    """Find the weights of some replicates of the observations, (replicate, K)."""
+    ((problem, x),) = ((each.problem, each.x) for each in resamplings)
+    counts = bootstrap_counts(
+        rng, replicates.stop - replicates.start, problem.evidence.jets.logp.shape[-1]
+    )
+    return np.stack([problem.weights(found) for found in problem.resolve(counts, x)])
 
 
 def load(path: str | Path) -> Combination:

@@ -14,6 +14,7 @@ from lockquack.adapters.arrays import from_arrays
 from lockquack.adapters.chunked import chunks_for
 from lockquack.errors import LockquackError, UnsupportedError
 from lockquack.jets import Array, log_sum_exp
+from lockquack.parallel import active_client
 from lockquack.predictive import (
     CURV_GROUP,
     EVIDENCE,
@@ -51,8 +52,8 @@ def from_datatree(
     var_name
         The outcome's name; needed if there are several.
     lazy
-        Whether to leave the draws of a file on disk, which needs dask. By default those of more
-        than 256 MiB are left there if dask is installed.
+        Whether to leave the draws of a file on disk, which needs dask. By default they are left
+        there if dask is installed and there are more than 256 MiB, or a dask client is active.
 
     Returns
     -------
@@ -86,7 +87,8 @@ def _open(path: Path, lazy: bool | None) -> xr.DataTree:
         raise ImportError(f"Leaving {path} on disk needs dask: pip install 'lockquack[dask]'.")
     tree = open_tree(path)
     draws = [group for group in GROUPS.values() if group in tree.children]
-    if lazy is None and sum(tree[group].nbytes for group in draws) <= _LARGE:
+    small = sum(tree[group].nbytes for group in draws) <= _LARGE
+    if lazy is None and small and active_client() is None:
         tree.close()
         return read_tree(path)
     chunked = {group: tree[group].to_dataset().map(_in_chunks) for group in draws}

@@ -117,14 +117,8 @@ class ChoiceByEvidence(ModelAveraging):
         return np.eye(self.K)[self.log_evidence.argmax()]
 
 
-def bootstrap_counts(
-    rng: np.random.Generator, replicates: int, n_obs: int, room: Array | None = None
-) -> Array:
-    """Draw countings of the observations, (replicate, n): n times flat Dirichlet.
-
-    They are put into the first rows of ``room``, if there is any.
-    """
-    out = None if room is None else room[:replicates]
-    counts = rng.standard_exponential((replicates, n_obs), out=out)
+def bootstrap_counts(rng: np.random.Generator, replicates: int, n_obs: int) -> Array:
+    """Draw countings of the observations, (replicate, n): n times flat Dirichlet."""
+    counts = rng.standard_exponential((replicates, n_obs))
     counts *= n_obs / counts.sum(axis=1, keepdims=True)
     return counts
