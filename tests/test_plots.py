@@ -85,6 +85,8 @@ def test_combinations_that_are_called_the_same(fit, models):
     assert legend(fit.plot_weights([by_log])) == ["locking by Hyvärinen", "locking by log"]
     with pytest.raises(lq.errors.ParameterError, match="dict from names"):
         fit.plot_weights([fit])
+    others = [lq.select(models), lq.stack(models), lq.equal(models)]
+    assert legend(fit.plot_weights(others)) == ["locking", "selection", "stacking", "equal"]
     with pytest.raises(lq.errors.ParameterError, match="must be combinations"):
         fit.plot_weights(["left"])
 

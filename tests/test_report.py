@@ -133,6 +133,16 @@ def test_counts_one_chain_and_remarks(tmp_path):
     assert "observation 3" in (tmp_path / "r.html").read_text()
 
 
+def test_parameters_and_one_model(models, tmp_path):
+    hybrid = lq.combine(models, lq.Hybrid(), lq.Hyvarinen())
+    said = plain(hybrid.report(tmp_path / "r.html", thorough=False).read_text())
+    exponent = float(hybrid.parameters["mixture_exponent"])
+    assert f"mixture exponent {exponent:.3f} exponents" in said
+    one = lq.lock({"left": models["left"]})
+    said = plain(one.report(tmp_path / "r.html", thorough=False).read_text())
+    assert "It predicts what its best model, left, predicts." in said
+
+
 def test_vector_outcomes(tmp_path):
     rng = np.random.default_rng(1)
     y, mu = rng.normal(size=(12, 2)), 0.1 * rng.normal(size=(2, 50, 1, 2))

@@ -357,7 +357,7 @@ class Plotting(Predicting):
         """What a combination is called in a picture."""
         if self.method:
             return self.method
-        if isinstance(self.operator, Linear) and isinstance(self.rule, LogScore):
+        if type(self.operator) is Linear and isinstance(self.rule, LogScore):
             return "stacking"
         return self.operator.name
 

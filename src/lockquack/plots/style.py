@@ -19,7 +19,7 @@ BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 #: Colours of the models that are told apart; more of them are grey.
 _MODELS = (BLUE, ORANGE, SKY, PURPLE)
 #: Colours and lines of combinations, which are drawn over the models.
-_COMBINATIONS = ((GREEN, "-"), (VERMILION, "--"), (BLACK, ":"))
+_COMBINATIONS = ((GREEN, "-"), (VERMILION, "--"), (BLACK, ":"), (PURPLE, "-."), (BLUE, "--"))
 #: Sizes of letters, readable in a notebook and in a column of a paper.
 TEXT, SMALL = 9.0, 8.0
 #: Inches: a picture in a notebook.

@@ -16,7 +16,7 @@ from lockquack.comparison import compare
 from lockquack.density.members import require_evaluable
 from lockquack.diagnostics import pareto_k_threshold
 from lockquack.distribution import coverage_table, pit_values
-from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning
+from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.notes import Note, pareto_notes
 from lockquack.plots import DensityPanel
@@ -133,9 +133,7 @@ class _Gatherer:
         try:
             with self.remarks():
                 return self.fit._density_panels(chosen, (), True, None)
-        except LockquackError as error:
-            if obs is not None and self.fit.models is not None:
-                raise
+        except UnsupportedError as error:
             return Missing(str(error))
 
     def pareto(self, why_not: str) -> pd.DataFrame | Missing:

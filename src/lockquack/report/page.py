@@ -29,7 +29,7 @@ def as_page(contents: Contents, title: str | None, command: str | None) -> str:
     page = Template(here.joinpath("page.html").read_text(encoding="utf-8"))
     return page.substitute(
         title=escape(title or f"{fit._label.capitalize()}: {names}"),
-        subtitle=f"{len(fit.names)} models of {fit.observations.n} observations, combined",
+        subtitle=f"{len(fit.names)} model(s) of {fit.observations.n} observation(s), combined",
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
         sections="\n".join(parts),
     )

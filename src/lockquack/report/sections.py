@@ -81,6 +81,8 @@ def _gain(fit: Combination) -> str:
     row = fit.to_dataframe().loc[best]
     gain, error = -row["diff"], row["diff_se"]
     size = f"{abs(gain):.1f}" if np.isnan(error) else f"{abs(gain):.1f} ± {error:.1f}"
+    if gain == error == 0:
+        return f"It predicts what its best model, {best}, predicts."
     if abs(gain) <= NOISE_ERRORS * error:
         said = f"differs by no more than noise ({size}) from"
     else:
@@ -109,8 +111,12 @@ def what_was_combined(contents: Contents) -> str:
     known = {
         "operator": (type(fit.operator).__doc__ or repr(fit.operator)).strip().splitlines()[0],
         "weights": fitted,
-        **dict(part.split(": ", 1) for part in numbers.split("   ")),
-        **dict(line.split(": ", 1) for line in parameter_lines(fit) if ": " in line),
+        **dict(
+            part.split(": ", 1)
+            for line in (numbers, *parameter_lines(fit))
+            for part in line.split("   ")
+            if part
+        ),
         "solution": certificate(fit),
     }
     if fit.models is None:
