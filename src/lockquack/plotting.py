@@ -260,12 +260,16 @@ class Plotting(Predicting):
                 "of them together; fit.coverage() tests each by itself."
             )
         loo = self._leaves_out(loo)
-        shown = {
-            name: fit.pit(loo=loo, random_seed=random_seed, progressbar=progressbar).values
-            for name, fit in self._with_others(others).items()
-        }
-        single = self._pit_of_models(loo, random_seed, progressbar) if models else {}
-        return plot_pit(single, shown, weights=self._weight_of(), prob=prob, ax=ax)
+        shown = self._with_others(others)
+        drawn: dict[str, Array] = {}
+        single: dict[str, Array] = {}
+        if models:
+            drawn[next(iter(shown))], single = self._pit_beside(loo, random_seed, progressbar)
+        for name, fit in shown.items():
+            if name not in drawn:
+                pit = fit.pit(loo=loo, random_seed=random_seed, progressbar=progressbar)
+                drawn[name] = pit.values
+        return plot_pit(single, drawn, weights=self._weight_of(), prob=prob, ax=ax)
 
     def plot_scores(
         self, other: str | Combination, *, worst: int = 5, ax: Axes | None = None
@@ -437,14 +441,18 @@ class Plotting(Predicting):
             for position in positions
         ]
 
-    def _pit_of_models(
+    def _pit_beside(
         self, loo: bool, random_seed: int, progressbar: bool | None
-    ) -> dict[str, Array]:
+    ) -> tuple[Array, dict[str, Array]]:
+        """PIT values of the combination, and of the models, with one pass over the draws."""
         from lockquack.distribution import pit_values
 
-        y = self.observations.values.reshape(-1)
         beside = self._side_by_side(loo, progressbar)
-        return {name: pit_values(beside[name], y, random_seed) for name in self.names}
+        if loo:
+            self._warn_of_pareto("So is their calibration there.", stacklevel=4)
+        y = self.observations.values.reshape(-1)
+        pit = {name: pit_values(each, y, random_seed) for name, each in beside.items()}
+        return next(iter(pit.values())), {name: pit[name] for name in self.names}
 
     def _beside_model(self, name: str) -> tuple[Array, Array, str]:
         """Scores of the combination and of a model, and by which rule."""

@@ -587,21 +587,25 @@ class Predicting(ABC):
            Statistics and Computing 32(32). arXiv:2103.10522.
         """
         from lockquack.distribution import coverage_table
-        from lockquack.notes import pareto_notes
 
-        models = self._require_models()
         pooled = self._side_by_side(loo, progressbar)
         if loo:
-            pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
-            consequence = "So are their intervals there."
-            for note in pareto_notes(models, pareto_k, self.observations, consequence):
-                warnings.warn(note.message, note.category, stacklevel=2)
+            self._warn_of_pareto("So are their intervals there.", stacklevel=3)
         return coverage_table(pooled, self.observations.values, probs, kind, random_seed)
 
     @cached_property
     def _distributions(self) -> dict[bool, Distribution]:
         """Predictions of the observations, in-sample and leave-one-out, once asked for."""
         return {}
+
+    def _warn_of_pareto(self, consequence: str, *, stacklevel: int) -> None:
+        """Warn of models whose leave-one-out predictions are unreliable."""
+        from lockquack.notes import pareto_notes
+
+        models = self._require_models()
+        pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
+        for note in pareto_notes(models, pareto_k, self.observations, consequence):
+            warnings.warn(note.message, note.category, stacklevel=stacklevel)
 
     def _side_by_side(self, loo: bool, progressbar: bool | None) -> dict[str, HasIntervals]:
         """Predictions of the combination, of stacking and of the models."""
