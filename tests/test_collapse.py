@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from scipy import special, stats
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import lockquack as lq
 from lockquack import collapse as collapse_module
@@ -22,6 +23,7 @@ from lockquack.collapse import (
     pool_blocks,
 )
 from lockquack.errors import ShapeError
+from lockquack.parallel import thread_map
 from lockquack.psis import psis
 
 UNIT = np.ones(1)
@@ -490,6 +492,16 @@ def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
         np.testing.assert_array_equal(other.jet.grad, results[0].jet.grad)
         np.testing.assert_array_equal(other.jet.curv, results[0].jet.curv)
         np.testing.assert_array_equal(other.influence, results[0].influence)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_start_no_threads_of_linear_algebra(threads):
+    def most():
+        return max(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+
+    with threadpool_limits(2, user_api="blas"):
+        assert set(thread_map(lambda _: most(), range(4), threads=threads)) == {1}
+        assert most() == 2
 
 
 def test_a_pass_is_remembered(rng):

@@ -9,10 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from lockquack.errors import ParameterError
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,14 +53,24 @@ def thread_map(
 
     Numpy releases the interpreter while it computes, so threads are enough. What is done to an
     item does not depend on their number, and neither do results that are summed in this order.
+    Matrix products stay on the thread that asks for them: they are too small to be shared out.
     """
     threads = n_threads() if threads is None else threads
     items = list(items)
-    if threads == 1 or len(items) < 2:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(min(threads, len(items))) as pool:
-        yield from pool.map(function, items)
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        if threads == 1 or len(items) < 2:
+            yield from map(function, items)
+            return
+        with ThreadPoolExecutor(min(threads, len(items))) as pool:
+            yield from pool.map(function, items)
+
+
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    """Find the libraries of linear algebra in this process."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _in_dask_worker() -> bool:
