@@ -328,7 +328,8 @@ def test_stacking_counts_needs_no_sum():
         np.zeros(3),
         tol=1e-12,
     )
-    assert fit.solution.objective == pytest.approx(best.fun, rel=1e-9)
+    # Its own search ends a little above the optimum.
+    assert best.fun * (1 - 1e-8) < fit.solution.objective < best.fun * (1 + 1e-10)
 
 
 # What is refused

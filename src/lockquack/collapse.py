@@ -409,6 +409,8 @@ def _pool_tile(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> 
     if average.is_equal:
         _pool_equally(source, tile, average, out)
         return
+    # Sources that compute a tile's derivatives have its densities then, not the other way round.
+    derivatives = tile.derivatives(source) if average.derivatives else None
     terms = tile.logp(source)
     if average.log_weights is not None:
         given = tile.split(_weights_of(average.log_weights, tile))
@@ -417,9 +419,9 @@ def _pool_tile(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> 
     weight, total, out.log_mass[:] = exponentials(terms, axis=1)
     total = total[:, 0]
     np.divide(np.einsum("bmi,bmi->bi", weight, weight), total * total, out=out.square)
-    if not average.derivatives:
+    if derivatives is None:
         return
-    grad, curv = tile.derivatives(source)
+    grad, curv = derivatives
     for j in range(source.n_components):
         out.grad[..., j], out.curv[..., j] = mix_derivatives_by_cell(
             weight, total, grad[..., j], curv[..., j]
