@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,13 @@ def test_names_in_the_text_exist(path):
             if not hasattr(found, part):
                 importlib.import_module(".".join(["lockquack", *parts[: k + 1]]))
             found = getattr(found, part)
+
+
+@over_files
+def test_extras_in_the_text_exist(path):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extras in re.findall(r"(?:lockquack|'\.)\[([a-z,]+)\]", path.read_text()):
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
 
 
 @pytest.mark.parametrize(
