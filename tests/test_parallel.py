@@ -19,7 +19,7 @@ import pytest
 
 import lockquack as lq
 from lockquack import parallel
-from lockquack.errors import NonFiniteError, ParameterError, ParetoWarning
+from lockquack.errors import LockquackError, NonFiniteError, ParameterError, ParetoWarning
 from lockquack.parallel import active_client, cluster, map_observations
 from tests.helpers import lock
 
@@ -192,6 +192,14 @@ def test_a_cluster_is_an_address_or_a_number_of_workers():
     with cluster() as nothing:
         assert nothing is None
     with pytest.raises(ParameterError, match="not both"), cluster("tcp://localhost:1", 2):
+        pass
+    with pytest.raises(ParameterError, match="at least one worker; got 0"), cluster(workers=0):
+        pass
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
+        pytest.raises(LockquackError, match="No dask scheduler answers at tcp://localhost:1"),
+        cluster("tcp://localhost:1"),
+    ):
         pass
 
 

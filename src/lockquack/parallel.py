@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from lockquack.errors import ParameterError
+from lockquack.errors import LockquackError, ParameterError
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -168,7 +168,9 @@ def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
     if client is None:
         import dask
 
-        yield from dask.compute(*parts, num_workers=n_threads())
+        with _linear_algebra().limit(limits=1, user_api="blas"):
+            results = dask.compute(*parts, num_workers=n_threads())
+        yield from results
         return
     waiting = deque(client.compute(list(parts)))
     try:
@@ -191,6 +193,11 @@ def cluster(address: str | None = None, workers: int | None = None) -> Iterator[
     workers
         Start this many processes on this machine instead, and end them afterwards.
 
+    Yields
+    ------
+    distributed.Client or None
+        The client; None where there is neither an address nor a number.
+
     Examples
     --------
     >>> from lockquack.parallel import cluster
@@ -205,13 +212,19 @@ def cluster(address: str | None = None, workers: int | None = None) -> Iterator[
             f"Give the address of a cluster ({address}) or a number of workers to start "
             f"({workers}), not both."
         )
+    if workers is not None and workers < 1:
+        raise ParameterError(f"There must be at least one worker; got {workers}.")
     if find_spec("distributed") is None:
         raise ImportError("A cluster needs dask.distributed: pip install 'lockquack[dask]'.")
     from distributed import Client, LocalCluster
 
     if address is not None:
-        with Client(address) as client:
-            yield client
+        try:
+            joined = Client(address)
+        except (OSError, ValueError) as error:
+            raise LockquackError(f"No dask scheduler answers at {address} ({error}).") from error
+        with joined:
+            yield joined
         return
     with (
         # Any free port: another cluster may have dask's own.
@@ -232,20 +245,21 @@ def _on_cluster(
 
     whole: list[Any] = []
 
+    def send(function: Callable[..., Any], *given: Any) -> Any:
+        # Sending data along with the work is what is meant here, not to be warned of.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+            return client.submit(function, *given, pure=False)
+
     def submit(batch: Sequence[tuple[Any, ...]]) -> Any:
         span = slice(batch[0][0].start, batch[-1][0].stop)
         parts: list[Any] = [model.restrict(span) for model in models]
         shift = span.start
         if any(part is None for part in parts):
             # Sent once; where a worker that has it dies, the scheduler makes it again.
-            whole.extend(
-                client.submit(_itself, model, pure=False) for model in models[len(whole) :]
-            )
+            whole.extend(send(_itself, model) for model in models[len(whole) :])
             parts, shift = whole, 0
         given = [(slice(obs.start - shift, obs.stop - shift), *rest) for obs, *rest in batch]
-        # Sending data along with the work is what is meant here.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
-            return client.submit(_do, work, parts, given, pure=False)
+        return send(_do, work, parts, given)
 
     most = max(1, _CELLS_PER_TASK // max(model.n_samples for model in models))
     few = -(-groups[-1].stop // (2 * _width(client)))
