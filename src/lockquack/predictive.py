@@ -489,7 +489,7 @@ class Predictive(ABC):
     ) -> None:
         """Write to a Zarr store, group by group of observations, for :func:`from_datatree`.
 
-        The store is that of :meth:`to_datatree`, but a few megabytes of it are held at once, so
+        The store is that of :meth:`to_datatree`, but about 100 MB of it are held per thread, so
         that it may be much larger than memory. A chunk has all draws of some observations,
         as passes over draws want it. Where a dask client is active its workers write: they must
         see the same path.
