@@ -13,7 +13,12 @@ from scipy import optimize, special, stats
 
 import lockquack as lq
 from lockquack import demo
-from lockquack.errors import ParameterError, UnknownNameError, UnsupportedError
+from lockquack.errors import (
+    IdentifiabilityWarning,
+    ParameterError,
+    UnknownNameError,
+    UnsupportedError,
+)
 
 # Few draws and few observations are noted; the tests here are not about that.
 pytestmark = pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
@@ -503,3 +508,15 @@ def test_mixtures_of_the_diabetes_regressions():
     assert stacked.pointwise.sel(model="[linear]").sum() == pytest.approx(-2421.7, abs=0.1)
     assert best.pointwise.sel(model="[selection]").sum() == pytest.approx(-2439.6, abs=0.1)
     assert best.weights.sel(model="body") == 1.0
+
+
+def test_models_that_are_alike_are_noted_by_pools_that_are_not_convex(rng):
+    y, mu = rng.normal(size=40), 0.1 * rng.normal(size=(2, 100))
+    models = {
+        "one": lq.from_family("normal", y=y, mu=mu, sigma=1.0),
+        "again": lq.from_family("normal", y=y, mu=mu, sigma=1.0),
+        "other": lq.from_family("normal", y=y, mu=mu + 0.8, sigma=1.5),
+    }
+    for operator, rule in ((lq.Superposition(0), lq.LogScore()), (lq.Hybrid(), lq.Hyvarinen())):
+        with pytest.warns(IdentifiabilityWarning, match="'one', 'again' cannot be told apart"):
+            lq.combine(models, operator, rule)

@@ -27,12 +27,13 @@ from lockquack.errors import (
     UnsupportedError,
 )
 from lockquack.families.base import Edge
-from lockquack.fitting.base import Problem
+from lockquack.fitting import Problem, problem_for
 from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.smooth import SmoothProblem
 from lockquack.identifiability import collinear, duplicates
 from lockquack.jets import Array
 from lockquack.observations import Observations
-from lockquack.operators import Locking, Operator
+from lockquack.operators import Linear, Locking, Operator
 from lockquack.operators.space import Interval, Phases, Positive
 from lockquack.predictive import Predictive
 from lockquack.rules import Rule
@@ -282,32 +283,50 @@ def identifiability_notes(
     names: tuple[str, ...], problem: Problem, solution: Solution, mcse: Array, scored: Array
 ) -> list[Note]:
     """Remark on models that the score cannot tell apart, and on weights that are not unique."""
-    if not isinstance(problem, ConvexProblem) or isinstance(problem.space.blocks[0], Positive):
+    relative = _convex_relative(problem)
+    if relative is None or isinstance(problem.space.blocks[0], Positive):
         return []
-    weights, size = solution.x, float(solution.scale)
+    weights, size = problem.weights(solution.x), float(solution.scale)
     # What too few draws hide is noted elsewhere; it does not make models alike.
     noise = np.where(_noisy(mcse, scored) | np.isnan(mcse), 0.0, mcse)
-    alike = duplicates(problem, weights, noise, size)
+    alike = duplicates(relative, weights, noise, size)
     notes = [
         Note(
             IdentifiabilityWarning,
-            f"The models {_listed(names, group)} cannot be told apart: moving weight between them "
-            "changes the score by less than its Monte Carlo error. Together they have weight "
+            f"The models {_listed(names, group)} cannot be told apart: their scores, and those of "
+            "their pools, differ by less than their Monte Carlo error. Together they have weight "
             f"{weights[list(group)].sum():.3f}; how it is split among them means nothing.",
         )
         for group in alike
     ]
-    notes += [
+    if relative is not problem:
+        return notes
+    return notes + [
         Note(
             IdentifiabilityWarning,
             f"The weights of {_listed(names, group)} are not determined one by one: some shifts "
             "of weight among these models leave the score unchanged within its Monte Carlo "
             "error. Other splits predict as well.",
         )
-        for group in collinear(problem, weights, noise, size)
+        for group in collinear(relative, weights, noise, size)
         if not any(set(group) <= set(known) for known in alike)
     ]
-    return notes
+
+
+def _convex_relative(problem: Problem) -> ConvexProblem | None:
+    """Return the problem, or a convex one of the same models and rule; None for formulas.
+
+    Models whose pools of two all score alike by one operator are alike for any.
+    """
+    if isinstance(problem, ConvexProblem):
+        return problem
+    if not isinstance(problem, SmoothProblem):
+        return None
+    for operator in (Linear(), Locking()):
+        kind = problem_for(operator, problem.rule)
+        if issubclass(kind, ConvexProblem):
+            return kind(operator, problem.rule, problem.evidence, problem.concentration)
+    return None
 
 
 def examine_edges(
