@@ -309,7 +309,7 @@ class Predictive(ABC):
     ) -> Iterator[R]:
         """Do the same work for every group of observations; yield the results in order.
 
-        The groups are those of :meth:`observation_slices`. What the work reads, ``"logp"`` or
+        A group is small enough to hold all its draws at once. What the work reads, ``"logp"`` or
         ``"grad"`` and ``"curv"``, is for models that must fetch it.
         """
         return map_observations(work, (self,), self.observation_slices())

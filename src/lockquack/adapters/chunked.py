@@ -92,10 +92,10 @@ class ChunkedPredictive(Predictive):
         """Whether :meth:`derivatives` works; without, there is the log score only."""
         return "grad" in self.arrays
 
-    def observation_slices(self) -> list[slice]:
-        """Cut the observations into groups small enough to hold all their draws at once."""
-        stops = np.cumsum(self._with_all_draws(["logp"])[0].chunks[2]).tolist()
-        return [slice(*ends) for ends in zip([0, *stops], stops, strict=False)]
+    @property
+    def is_computed(self) -> bool:
+        """Whether it is worth sending elsewhere: dask sends what there is to send."""
+        return False
 
     def map_groups(
         self, work: Callable[[Sequence[Predictive], slice], R], reads: Sequence[str]
@@ -109,11 +109,10 @@ class ChunkedPredictive(Predictive):
     ) -> Collapsed:
         """Average the draws, chunk by chunk."""
         average = Average(kind, derivatives=derivatives)
-        reads = ["grad", "curv"] if derivatives else []
+        reads = [] if average.is_equal and derivatives else ["logp"]
         if derivatives:
             self.require_derivatives()
-        if not (average.is_equal and derivatives):
-            reads = ["logp", *reads]
+            reads += ["grad", "curv"]
         groups = []
         with self._locating():
             for group in self._averages(average, reads):
