@@ -408,6 +408,30 @@ def test_outcomes_are_drawn_at_other_covariates():
     assert_same_outcomes(moved, exact, obs=(2, 1))
 
 
+def test_second_derivatives_that_are_the_same_everywhere_are_computed_once():
+    # Locations differ between observations, the covariance does not; of the t it does matter.
+    y = np.stack([Y, -Y], axis=1)
+    chol = np.array([[1.0, 0.0], [0.4, 0.8]])
+    with pm.Model() as normal:
+        beta = pm.Normal("beta", shape=2)
+        pm.MvNormal("y", X * beta, chol=chol, observed=y)
+    with pm.Model() as student:
+        beta = pm.Normal("beta", shape=2)
+        pm.MvStudentT("y", nu=5, mu=X * beta, scale=chol @ chol.T, observed=y)
+    mu = BETA[:, :, None] * X
+    for model, exact, constant in (
+        (normal, lq.from_family("mv_normal", y=y, mu=mu, chol=chol), True),
+        (student, lq.from_family("mv_student_t", y=y, nu=5.0, mu=mu, chol=chol), False),
+    ):
+        got = from_pymc(model, container({"beta": BETA}))
+        assert_same_jets(got, exact)
+        assert got.density._is_constant(got.density.functions["bend"]) == constant
+        points = np.stack([y, y[::-1] + 0.1])
+        where = 0, slice(0, 5), np.array([4, 0, 2, 1, 3])
+        ours, theirs = (each.jets_at(points, *where, derivatives=True) for each in (got, exact))
+        np.testing.assert_allclose(ours.curv, theirs.curv, rtol=1e-9)
+
+
 def test_what_has_no_generator_says_so():
     with pm.Model() as model:
         mu = pm.Normal("beta", shape=2)[0]

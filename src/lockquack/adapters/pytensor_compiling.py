@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -12,7 +13,20 @@ import numpy as np
 from lockquack.adapters.pytensor_rewriting import Variable
 from lockquack.jets import Array, Numeric
 
-Function = Callable[..., list[Numeric]]
+
+@dataclass(frozen=True)
+class Function:
+    """A function of arrays."""
+
+    run: Callable[..., list[Numeric]]
+    #: Positions of the inputs of which nothing but the shape matters.
+    shapes_only: frozenset[int]
+
+    def __call__(self, *values: Numeric) -> list[Numeric]:
+        """Evaluate it."""
+        return self.run(*values)
+
+
 #: Operations on whole arrays, with no loop in Python.
 _ARRAY_OPS = frozenset(
     [
@@ -89,13 +103,27 @@ def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], *, loops: 
     import pytensor
 
     plain = interpreted(inputs, outputs)
-    by_numpy = _by_numpy(plain.maker.fgraph, loops)
-    if by_numpy is not None:
-        return by_numpy
-    return plain if pytensor.config.mode == "FAST_COMPILE" else _made(inputs, outputs, "NUMBA")
+    graph = plain.maker.fgraph
+    run = _by_numpy(graph, loops)
+    if run is None:
+        interpret = pytensor.config.mode == "FAST_COMPILE"
+        run = plain if interpret else _made(inputs, outputs, "NUMBA")
+    return Function(run, _shapes_only(graph))
 
 
-def _by_numpy(graph: Any, loops: bool) -> Function | None:
+def _shapes_only(graph: Any) -> frozenset[int]:
+    """Find the inputs that a graph does nothing with but look at their lengths."""
+    return frozenset(
+        k
+        for k, variable in enumerate(graph.inputs)
+        if all(
+            type(getattr(node, "op", None)).__name__ == "Shape_i"
+            for node, _ in graph.clients[variable]
+        )
+    )
+
+
+def _by_numpy(graph: Any, loops: bool) -> Callable[..., list[Numeric]] | None:
     """Evaluate a graph node after node, without what PyTensor checks in between."""
     place = {v: k for k, v in enumerate(dict.fromkeys([*graph.inputs, *graph.variables]))}
     start: list[Any] = [getattr(variable, "data", None) for variable in place]

@@ -18,7 +18,7 @@ from lockquack.adapters.pytensor_compiling import Function, compiled
 from lockquack.adapters.pytensor_rewriting import Variable
 from lockquack.jets import Array, Jet, Numeric
 
-#: Numbers that one call of a compiled function works on: they should stay in a core's cache.
+#: Outcomes that one call of a compiled function works on: they should stay in a core's cache.
 AT_ONCE = 2**15
 
 
@@ -83,11 +83,20 @@ class Density:
             return Jet(logp, grad[..., None], curv[..., None])
         first = self._function("gradient")(*arguments)
         bend = self._function("bend")
+        if self.separable and self._is_constant(bend):  # evaluate one outcome for all
+            arguments = [points[:1, :, :1]]
+            for slot, value in zip(self.slots, values, strict=True):
+                arguments.append(value[None, :, :1] if slot.by_observation else value[None])
         curv = np.stack(
             [read(bend(unit, *arguments)[0], tail)[..., j] for j, unit in enumerate(np.eye(*tail))],
             axis=-1,
         )
         return Jet(read(first[0], ()), read(first[1], tail), curv)
+
+    def _is_constant(self, bend: Function) -> bool:
+        """Whether the second derivatives are the same at all outcomes and observations."""
+        places = (k for k, slot in enumerate(self.slots) if slot.by_observation)
+        return bend.shapes_only.issuperset({1, *(2 + k for k in places)})
 
     def _function(self, name: str) -> Function:
         if name not in self.functions:

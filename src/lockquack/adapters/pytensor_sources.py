@@ -117,7 +117,7 @@ class GraphPredictive(DensityPredictive):
         derivatives: bool,
     ) -> Jet:
         n_draws = len(range(*draws.indices(self.n_draws)))
-        length = max(1, AT_ONCE // y.size)
+        length = max(1, AT_ONCE // (y.shape[0] * y.shape[1]))
         jets = [
             self.density.jets(
                 y,
