@@ -380,8 +380,10 @@ def test_draws_of_many_times_a_workers_memory():
     limit = 320 * 2**20
     assert deviations.nbytes + curv.nbytes > 4 * limit
     model = lq.from_arrays(logp=deviations, grad=deviations, curv=curv, y=y)
-    # Without spilling: what does not fit would end the worker.
-    config = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False}
+    # Without spilling and waiting: what does not fit would end the worker.
+    config = {
+        f"distributed.worker.memory.{remedy}": False for remedy in ("target", "spill", "pause")
+    }
     with (
         dask.config.set(config),
         distributed.LocalCluster(
