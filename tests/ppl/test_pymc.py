@@ -413,17 +413,17 @@ def test_second_derivatives_that_are_the_same_everywhere_are_computed_once():
     y = np.stack([Y, -Y], axis=1)
     chol = np.array([[1.0, 0.0], [0.4, 0.8]])
     with pm.Model() as normal:
-        beta = pm.Normal("beta", shape=2)
-        pm.MvNormal("y", X * beta, chol=chol, observed=y)
+        beta, sigma = pm.Normal("beta", shape=2), pm.HalfNormal("sigma")
+        pm.MvNormal("y", X * beta, chol=sigma * chol, observed=y)
     with pm.Model() as student:
-        beta = pm.Normal("beta", shape=2)
-        pm.MvStudentT("y", nu=5, mu=X * beta, scale=chol @ chol.T, observed=y)
-    mu = BETA[:, :, None] * X
+        beta, sigma = pm.Normal("beta", shape=2), pm.HalfNormal("sigma")
+        pm.MvStudentT("y", nu=5, mu=X * beta, chol=sigma * chol, observed=y)
+    mu, chols = BETA[:, :, None] * X, SIGMA[..., None, None] * chol
     for model, exact, constant in (
-        (normal, lq.from_family("mv_normal", y=y, mu=mu, chol=chol), True),
-        (student, lq.from_family("mv_student_t", y=y, nu=5.0, mu=mu, chol=chol), False),
+        (normal, lq.from_family("mv_normal", y=y, mu=mu, chol=chols), True),
+        (student, lq.from_family("mv_student_t", y=y, nu=5.0, mu=mu, chol=chols), False),
     ):
-        got = from_pymc(model, container({"beta": BETA}))
+        got = from_pymc(model, container({"beta": BETA, "sigma": SIGMA}))
         assert_same_jets(got, exact)
         assert got.density._is_constant(got.density.functions["bend"]) == constant
         points = np.stack([y, y[::-1] + 0.1])
