@@ -214,16 +214,13 @@ def test_models_of_two_libraries_are_locked_and_sampled_at_new_covariates():
     assert list(fit.weights["model"].values) == ["normal", "student"]
 
     x_new, y_new = np.array([0.5, 3.0]), np.array([1.0, 2.0])
-    moved = {
-        "normal": models["normal"].with_data(y_new, covariate=x_new),
-        "student": models["student"].with_data(y_new, x=x_new),
-    }
     eta = INTERCEPT[..., None] + SLOPE[..., None] * x_new
     in_closed = {
         "normal": lq.from_family("normal", y=y_new, mu=eta, sigma=SIGMA),
         "student": lq.from_family("student_t", y=y_new, nu=NU, mu=eta, sigma=SIGMA),
     }
-    new, reference = fit.predict_at(moved), expected.predict_at(in_closed)
+    new = fit.at(covariate={"normal": x_new}, x={"student": x_new})
+    reference = expected.predict_at(in_closed)
     np.testing.assert_allclose(new.logpdf(y_new), reference.logpdf(y_new), rtol=1e-6)
     drawn = new.sample(2000, random_seed=1)["posterior_predictive"]["y"].values
     for i in range(2):
