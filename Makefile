@@ -23,7 +23,7 @@ docs: ## Build the documentation, examples run, into docs/_build/html
 
 docs-site: $(VENV)/.docs
 	rm -rf docs/api
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -E -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 
 lint: $(VENV)/.dev ## Check style and types
 	$(BIN)/ruff check
