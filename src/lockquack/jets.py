@@ -205,15 +205,16 @@ def mix_derivatives(
     that loses digits is it centred first.
     """
     mean, pooled = np.empty((2, len(grad), grad.shape[2])) if out is None else out
-    mean[:] = _average(share, grad)
-    if np.ptp(share) == 0:
+    _average(share, grad, out=mean)
+    if (share == share[0]).all():
         np.einsum("gmc,gmc->gc", grad, grad, out=pooled)
         pooled *= share[0]
     else:
         np.einsum("m,gmc,gmc->gc", share, grad, grad, out=pooled)
     pooled += _average(share, curv)
-    group, cell = _subtract_square(pooled, mean)
-    if group.size:
+    lossy = _subtract_square(pooled, mean)
+    if lossy.any():
+        group, cell = np.nonzero(lossy)
         few, few_curv = (each[group, :, cell] for each in (grad, curv))
         pooled[group, cell] = (few_curv + np.square(few - mean[group, cell, None])) @ share
     return mean, pooled
@@ -229,8 +230,9 @@ def mix_derivatives_by_cell(
     pooled = np.einsum("gmc,gmc->gc", weighted, grad)
     pooled += np.einsum("gmc,gmc->gc", weight, curv)
     pooled /= total
-    group, cell = _subtract_square(pooled, mean)
-    if group.size:
+    lossy = _subtract_square(pooled, mean)
+    if lossy.any():
+        group, cell = np.nonzero(lossy)
         few, few_curv, share = (each[group, :, cell] for each in (grad, curv, weight))
         share /= total[group, cell, None]
         square = np.square(few - mean[group, cell, None])
@@ -238,20 +240,20 @@ def mix_derivatives_by_cell(
     return mean, pooled
 
 
-def _average(share: Array, values: Array) -> Array:
+def _average(share: Array, values: Array, out: Array | None = None) -> Array:
     """Average (group, member, cell) over the members, in the order in which memory holds them."""
     _, member, cell = values.strides
     if member < cell:
-        return np.matmul(values.transpose(2, 0, 1), share).T
-    return np.matmul(share, values)
+        return np.matmul(values.transpose(2, 0, 1), share, out=None if out is None else out.T).T
+    return np.matmul(share, values, out=out)
 
 
-def _subtract_square(pooled: Array, mean: Array) -> tuple[NDArray[np.intp], ...]:
+def _subtract_square(pooled: Array, mean: Array) -> NDArray[np.bool_]:
     """Subtract the square of the mean, in place; return where too few digits are left."""
     square = mean * mean
     pooled -= square
     square *= _LOSS
-    return np.nonzero(square > np.abs(pooled))
+    return square > np.abs(pooled)
 
 
 @dataclass(frozen=True)
