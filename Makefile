@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-ppl docs lint format clean
+.PHONY: demo test test-ppl docs bench benchmarks lint format clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -24,6 +24,16 @@ docs: ## Build the documentation, examples run, into docs/_build/html
 docs-site: $(VENV)/.docs
 	rm -rf docs/api
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -E -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+
+# Peers that cannot be installed here are left out.
+bench: ## Measure lockquack beside its peers; writes docs/benchmarks.md
+	-scripts/ensure_loo.sh
+	-$(MAKE) VENV=$(VENV)-bayesblend $(VENV)-bayesblend/.bayesblend
+	$(MAKE) VENV=$(VENV)-bench benchmarks
+
+# bayesblend needs older libraries than lockquack, so it has an environment of its own.
+benchmarks: $(VENV)/.bench
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py --python-of-bayesblend $(VENV:-bench=-bayesblend)/bin/python
 
 lint: $(VENV)/.dev ## Check style and types
 	$(BIN)/ruff check
@@ -47,6 +57,14 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.ppl: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable . --group ppl
+	touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable . --group bench
+	touch $@
+
+$(VENV)/.bayesblend: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --group bayesblend
 	touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
