@@ -319,7 +319,7 @@ class Plotting(Predicting):
             ax=ax,
         )
 
-    def report(self, path: str | Path, **options: Any) -> Path:
+    def report(self, path: str | Path = "report.html", **options: Any) -> Path:
         """Write all that is known of this combination into one page of HTML.
 
         The page needs nothing else: no network, no scripts. It says what was combined, the
@@ -329,7 +329,7 @@ class Plotting(Predicting):
         Parameters
         ----------
         path
-            Where to write it.
+            Where to write it, by default ``report.html`` in the current directory.
         **options
             ``title``, ``methods``, ``obs``, ``thorough`` and others of
             :func:`lockquack.report.write_report`.
