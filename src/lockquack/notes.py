@@ -31,7 +31,7 @@ from lockquack.fitting import Problem, problem_for
 from lockquack.fitting.convex import ConvexProblem
 from lockquack.fitting.smooth import SmoothProblem
 from lockquack.identifiability import collinear, duplicates
-from lockquack.jets import Array
+from lockquack.jets import Array, softmax
 from lockquack.observations import Observations
 from lockquack.operators import Linear, Locking, Operator
 from lockquack.operators.space import Interval, Phases, Positive
@@ -110,7 +110,7 @@ def blindness_notes(problem: Problem) -> list[Note]:
     if not problem.operator.mixes or problem.K < 2:
         return []
     logp = problem.evidence.jets.logp
-    share = np.exp(logp - np.logaddexp.reduce(logp, axis=0))
+    share, _ = softmax(logp)
     largest = share.max(axis=0)
     split = np.bincount(share.argmax(axis=0), minlength=problem.K).astype(float)
     if np.median(largest) < _APART or np.sort(split)[-2] < _BOTH_SIDES * logp.shape[1]:
