@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 
 import lockquack as lq
-from lockquack import checks, distribution, notes, remedies
 from lockquack.errors import LockquackWarning
+from lockquack.remedies import REMEDIES, remedy_for
 from lockquack.report import write_report
 from lockquack.report.contents import Missing, gather_contents
 from lockquack.report.figures import draw_inline
+from lockquack.report.markup import explanation
 from lockquack.report.page import as_page
 
 HOSTILE = "<b>x</b> \"q\" $a$ & </script><script>document.title='hacked'</script>"
@@ -196,18 +198,33 @@ def test_pictures_can_be_light_and_dark():
     assert "#000000" not in svg
 
 
-def test_every_remark_has_a_remedy():
-    categories = {
-        value
-        for value in vars(lq.errors).values()
-        if isinstance(value, type) and issubclass(value, LockquackWarning)
-    }
-    assert categories == {remedy.category for remedy in remedies.REMEDIES}
-    files = [Path(module.__file__) for module in (checks, distribution, notes)]
-    source = "".join(path.read_text(encoding="utf-8") for path in files)
-    joined = re.sub(r'"\s+f?"', "", source)
-    for remedy in remedies.REMEDIES:
-        assert remedy.words in joined, remedy.words
+def remarks_in_the_source():
+    """Category and constant words of every remark that the package can make."""
+    for path in sorted(Path(lq.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(ast.Name("Note"), [ast.Name(category), message]):
+                    constant = [p for p in ast.walk(message) if isinstance(p, ast.Constant)]
+                    words = "…".join(p.value for p in constant if isinstance(p.value, str))
+                    yield getattr(lq.errors, category), words
+
+
+def test_every_remark_has_a_remedy_and_every_remedy_a_remark():
+    found = [remedy_for(*remark) for remark in remarks_in_the_source()]
+    assert set(found) == set(REMEDIES)
+    assert len(found) >= len(REMEDIES)
+
+
+def test_a_remark_of_another_version_is_shown_too():
+    assert remedy_for(LockquackWarning, "The moon is full.").title == "Remark"
+
+
+def test_code_in_explanations_looks_like_code():
+    assert explanation("Do:", "use `a < b`, or `c`.") == (
+        "<p>Do: use <code>a &lt; b</code>, or <code>c</code>.</p>"
+    )
+    for remedy in REMEDIES:
+        assert "`" not in explanation("", remedy.meaning + remedy.remedy), remedy.title
 
 
 # In a browser.

@@ -1,4 +1,8 @@
-"""What each remark on a result means, in plain words, and what to do about it."""
+"""What each remark on a result means, in plain words, and what to do about it.
+
+The one place for these words: reports show them, and the documentation's page on warnings is made
+of them. Backticks mark code.
+"""
 
 from __future__ import annotations
 
@@ -21,144 +25,171 @@ class Remedy:
     """One thing that can be wrong with a result."""
 
     category: type[LockquackWarning]
-    #: Words of the messages that it is about; none: whatever else has this category.
+    #: Words by which its messages are known.
     words: str
     title: str
     meaning: str
     remedy: str
 
 
-#: All of them; of one category, those about particular messages come first.
+#: All of them, category by category.
 REMEDIES = (
+    Remedy(
+        ConvergenceWarning,
+        "stopped early",
+        "The solver stopped early",
+        "The weights are not quite those that the score asks for.",
+        "Look for models with absurd scores in `fit.pointwise`. Locking by the Hyvärinen score and "
+        "stacking are convex and should always converge: if they do not, please report it.",
+    ),
     Remedy(
         ConvergenceWarning,
         "starts agree",
         "Several optima",
-        "The objective is not convex, and only one of several searches ended at the best solution.",
+        "The objective is not convex, and only one of several searches ended at the best solution "
+        "found. There may be a better one.",
         "Use an operator with fewer parameters, fix the phases or the order, or take more "
         "observations. Do not interpret single parameters.",
     ),
     Remedy(
-        ConvergenceWarning,
-        "",
-        "The solver stopped early",
-        "The weights are not quite those that the score asks for.",
-        "Look for models with absurd scores in fit.pointwise. Locking and stacking are convex and "
-        "should always converge: if they do not, please report it.",
-    ),
-    Remedy(
         MonteCarloWarning,
-        "one chain",
+        "Only one chain",
         "A single chain",
-        "Chains that disagree cannot be noticed, so Monte Carlo errors may be too small.",
+        "Chains that disagree cannot be noticed, so Monte Carlo errors (`mcse`) may be too small.",
         "Run at least two chains, better four.",
     ),
     Remedy(
         MonteCarloWarning,
-        "Fewer than four draws",
+        "Fewer than four draws per chain",
         "Hardly any draws",
-        "The Monte Carlo errors of the scores are not known.",
+        "The Monte Carlo errors of the scores (`mcse`) are not known.",
         "Draw more.",
     ),
     Remedy(
         MonteCarloWarning,
         "Too few effective draws",
         "Too few draws",
-        "A good part of the error of a score comes from the finite number of draws, not from the "
-        "observations.",
+        "The error of a score that comes from the finite number of draws is more than a quarter of "
+        "its error from the finite number of observations.",
         "Run longer chains, and thin less.",
     ),
     Remedy(
         MonteCarloWarning,
-        "very few draws",
+        "rest on very few draws",
         "Predictions that rest on a handful of draws",
-        "At some observations nearly all draws give the outcome almost no density.",
+        "At some observations all but a handful of draws give the outcome almost no density, and "
+        "an in-sample or held-out average is that of the handful.",
         "Look at these observations; use leave-one-out scores, or a likelihood with heavier tails.",
     ),
     Remedy(
         MonteCarloWarning,
-        "",
-        "Sampling the combination is uncertain",
-        "The models disagree, so the combination lies where none of them has much mass, and its "
-        "normaliser or its draws are uncertain. Weights by the Hyvärinen score do not need it.",
-        "Sample with method='smc', draw more, or ask whether one of the models should be there.",
+        "The normaliser is uncertain",
+        "The normaliser is uncertain",
+        "The models disagree, so the combination of vector outcomes lies where none of them has "
+        "much mass, and its normaliser, which is found by sampling, is uncertain. Weights by the "
+        "Hyvärinen score do not need it.",
+        "Ask whether one of the models should be there. "
+        "`fit.sample(10_000, method='smc')['sampling_stats']` has normalisers from more draws.",
+    ),
+    Remedy(
+        MonteCarloWarning,
+        "The draws are unreliable",
+        "Draws of the combination are unreliable",
+        "The models disagree at some observations, and importance or sequential sampling of the "
+        "combination did badly there.",
+        "Sample with `method='auto'` or `method='smc'`, draw more, or accept "
+        "`method='rejection'`, which is slow but exact.",
     ),
     Remedy(
         ParetoWarning,
-        "",
+        "Leave-one-out densities of model",
         "Leave-one-out densities are unreliable",
         "A few draws carry the prediction of an observation without itself (Pareto k̂ is high). "
         "Usually the model is surprised by that observation. Log scores, leave-one-out densities "
-        "and calibration are uncertain there; Hyvärinen scores are not.",
+        "and calibration are uncertain there. Hyvärinen scores of the models, and of locking, are "
+        "not.",
         "Look at the observation that is named; use a likelihood with heavier tails, draw more, "
-        "or fit the model again without the observation and give held-out predictions.",
+        "fit the model again without the observation and give held-out predictions, or use "
+        "`lq.lock`.",
     ),
     Remedy(
         IdentifiabilityWarning,
         "cannot be told apart",
         "Models that say the same",
-        "Moving weight between these models does not change the score. Their sum means something; "
-        "how it is split does not.",
+        "The scores of these models, and of their pools, differ by less than their Monte Carlo "
+        "error. The sum of their weights means something; how it is split does not.",
         "Leave one of them out, or report the sum of their weights.",
     ),
     Remedy(
         IdentifiabilityWarning,
-        "not determined one by one",
+        "are not determined one by one",
         "Weights that are not determined",
         "Some shifts of weight within this group of models do not change the score.",
         "Leave some of them out, or report sums of their weights.",
     ),
     Remedy(
         IdentifiabilityWarning,
-        "lie apart",
+        "The models lie apart",
         "Modes that lie apart",
         "The Hyvärinen score of a mixture hardly sees the proportions of separate modes.",
-        "Fit the weights by the log score: rule=LogScore(), or lq.stack.",
+        "Fit the weights by the log score: `rule='log'`, or `lq.stack`.",
     ),
     Remedy(
         IdentifiabilityWarning,
-        "",
+        "is at its bound",
         "A parameter at its bound",
-        "The observations do not determine a phase, or the order of the pool.",
-        "Fix it, or fit by the log score.",
+        "The observations do not determine the order of the pool.",
+        "Fix it, such as `Hoelder(-1)`, or fit by the log score.",
+    ),
+    Remedy(
+        IdentifiabilityWarning,
+        "Phases are at the cap",
+        "Phases at their cap",
+        "Phases any further apart would give the density a zero, which the Hyvärinen score would "
+        "reward.",
+        "Fit by the log score, which needs no cap, or fix the phases.",
     ),
     Remedy(
         EdgeWarning,
-        "",
+        "has no finite variance",
         "Densities that vanish slowly at an edge",
-        "Single observations near the edge can dominate the score; standard errors are too small.",
-        "Use Hyvarinen(transform='log') or 'logit', whose weight takes the edge away.",
+        "They vanish fast enough for the score to be proper, but so slowly that it has no "
+        "variance: single observations near the edge can dominate it, and standard errors are too "
+        "small.",
+        "Use `Hyvarinen(transform='log')` or `'logit'`, whose weight takes the edge away.",
     ),
     Remedy(
         SupportWarning,
-        "could not be checked",
-        "A normaliser that may not exist",
-        "Weights whose sum is free were fitted to models that are known at the observed outcomes "
-        "only.",
-        "Keep the weights on the simplex, or make the models with from_family or an adapter.",
-    ),
-    Remedy(
-        SupportWarning,
-        "",
+        "The models have different supports",
         "Models that deem different outcomes possible",
-        "The combination lives where all models with weight do.",
+        "A mixture of them lives where any does, a log-linear pool only where all with weight do.",
         "Decide which outcomes are possible, and use models that say the same.",
     ),
     Remedy(
-        QuadratureWarning,
-        "",
-        "A normaliser that may be wrong",
-        "Some of a model's mass was not found, usually because of draws with extreme parameters, "
-        "such as a scale near zero.",
-        "Look at the observation that is named; fit.log_norm() shows the error of each.",
+        SupportWarning,
+        "it could not be checked that the pool has a normaliser",
+        "A normaliser that may not exist",
+        "Weights whose sum is free were fitted to models that are known at the observed outcomes "
+        "only.",
+        "Keep the weights on the simplex, or make the models with `from_family` or an adapter.",
     ),
     Remedy(
-        LockquackWarning,
-        "",
-        "Remark",
-        "Something to know before trusting the result.",
-        "Read the message, and the documentation of what it names.",
+        QuadratureWarning,
+        "The normaliser may be wrong",
+        "A normaliser that may be wrong",
+        "It may be off by more than a millionth of its size, or some of a model's mass was not "
+        "found, usually because of draws with extreme parameters, such as a scale near zero.",
+        "Look at the observation that is named; `fit.log_norm()` shows the error of each.",
     ),
+)
+
+#: For remarks of other versions, read from a file.
+_UNKNOWN = Remedy(
+    LockquackWarning,
+    "",
+    "Remark",
+    "Something to know before trusting the result.",
+    "Read the message, and the documentation of what it names.",
 )
 
 
@@ -171,6 +202,5 @@ def remedy_for(category: type[LockquackWarning], message: str) -> Remedy:
     >>> remedy_for(MonteCarloWarning, "Only one chain for 'a': …").remedy
     'Run at least two chains, better four.'
     """
-    return next(
-        each for each in REMEDIES if issubclass(category, each.category) and each.words in message
-    )
+    known = (each for each in REMEDIES if each.category is category and each.words in message)
+    return next(known, _UNKNOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -15,6 +16,11 @@ def paragraph(text: str, *, soft: bool = False) -> str:
     """Write a paragraph."""
     kind = ' class="soft"' if soft else ""
     return f"<p{kind}>{escape(text)}</p>"
+
+
+def explanation(lead: str, text: str, *, soft: bool = False) -> str:
+    """Write a paragraph of the package's own words, in which backticks mark code."""
+    return re.sub("`(.*?)`", r"<code>\1</code>", paragraph(f"{lead} {text}", soft=soft))
 
 
 def bullets(items: Iterable[str]) -> str:

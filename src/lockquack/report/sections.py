@@ -23,6 +23,7 @@ from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (
     Column,
     code,
+    explanation,
     facts,
     figure,
     folded,
@@ -338,7 +339,8 @@ def diagnostics(contents: Contents) -> str:
         parts.append(
             paragraph(
                 "Pareto k̂ tells whether log scores and densities that leave an observation out "
-                "can be computed from draws that did not. Hyvärinen scores do not depend on it."
+                "can be computed from draws that did not. Hyvärinen scores of the models, and of "
+                "locking, do not depend on it."
             )
         )
         parts.append(table("model", rows.index, columns))
@@ -354,8 +356,8 @@ def _remarks(notes: Sequence[Note]) -> list[str]:
         remark(
             remedy.title,
             *map(paragraph, said),
-            paragraph(f"What it means: {remedy.meaning}", soft=True),
-            paragraph(f"What to do: {remedy.remedy}"),
+            explanation("What it means:", remedy.meaning, soft=True),
+            explanation("What to do:", remedy.remedy),
         )
         for remedy, said in messages.items()
     ]

@@ -1,0 +1,46 @@
+"""What warnings mean and what to do about each: the words of the package, as part of a page.
+
+A block ``{explained}`` with the name of a warning lists all that it can be about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from lockquack import remedies
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+
+def as_markdown(remedy: remedies.Remedy) -> str:
+    """Write one thing that can be wrong as an entry of a definition list."""
+    return (
+        f"**{remedy.title}** (“{remedy.words}”)\n"
+        f": {remedy.meaning}\n\n"
+        f"  **What to do.** {remedy.remedy}\n"
+    )
+
+
+class Explained(SphinxDirective):
+    """All that one kind of warning can be about."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Write the list; a warning without an entry is a mistake."""
+        self.env.note_dependency(remedies.__file__)
+        name = self.arguments[0]
+        found = [each for each in remedies.REMEDIES if each.category.__name__ == name]
+        if not found:
+            raise self.error(f"lockquack.remedies has nothing about {name!r}")
+        return self.parse_text_to_nodes("\n".join(map(as_markdown, found)))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the block."""
+    app.add_directive("explained", Explained)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
