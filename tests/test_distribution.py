@@ -236,6 +236,25 @@ def test_pools_of_log_concave_densities_have_one_mode_between_theirs(parts):
     assert np.count_nonzero(turns) <= 1
 
 
+@pytest.mark.parametrize(
+    ("family", "parameters", "mode"),
+    [
+        ("lognormal", {"mu": 2.0, "sigma": 0.5}, np.exp(1.75)),
+        ("lognormal", {"mu": 2.0, "sigma": 3.0}, np.exp(-7.0)),
+        ("gamma", {"alpha": 3.0, "beta": 1.0}, 2.0),
+        ("gamma", {"alpha": 0.5, "beta": 1.0}, 0.0),
+        ("inverse_gamma", {"alpha": 2.0, "beta": 1.0}, 1 / 3),
+        ("exponential", {"lam": 2.0}, 0.0),
+        ("beta", {"alpha": 30.0, "beta": 2.0}, 29 / 30),
+        ("beta", {"alpha": 2.0, "beta": 1.0}, 1.0),
+    ],
+)
+def test_an_edge_makes_no_mode_of_its_own(family, parameters, mode):
+    models = {"a": one_draw(family, np.array([0.4]), **parameters)}
+    pooled = PooledDistribution.of(models, Locking(), np.array([1.0]))
+    assert pooled.mode()[0] == pytest.approx(mode, rel=1e-6, abs=1e-7)
+
+
 def test_heavy_tails_can_have_two_modes():
     # The counter-example to the paper's first proposition: Cauchy densities at ±5.
     y = np.array([0.0])

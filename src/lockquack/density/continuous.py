@@ -41,11 +41,14 @@ _NEWTON_STEPS, _SHORT = 60, 1e-8
 _TABLE = np.linspace(-1.0, 1.0, 9)
 #: Points at which polynomials are evaluated at once.
 _POINTS_AT_ONCE = 2**13
-#: Points of a panel among which the highest is looked for, and how often.
 #: Length, in t, from which a panel at the end of a tail is a power of the distance.
 _SHORT_TAIL = 1e-6
 _INSIDE = 1.0 - 1e-10
+#: Points of a panel among which the highest is looked for, and how often.
 _ZOOM, _ZOOMS = np.linspace(-1.0, 1.0, 65), 5
+#: Height of dF/du below which a polynomial is mostly its error. An edge, where dy/du vanishes,
+#: would make a peak of that.
+_KNOWN_HEIGHT = 1e3 * _ACCURATE
 
 
 @dataclass(frozen=True)
@@ -196,8 +199,9 @@ class ContinuousRows:
         y, log_slope = self.line.place(self.start[panel] + half * (1 + u), self.row[panel])
         height = legendre.legval(u, self.coefficients[:, panel], tensor=False)
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(np.maximum(height, 0.0)) - log_slope - np.log(half)
-        return y, np.where(np.isfinite(y) & np.isfinite(log_slope), logs, -np.inf)
+            logs = np.log(height) - log_slope - np.log(half)
+        known = (height > _KNOWN_HEIGHT) & np.isfinite(y) & np.isfinite(log_slope)
+        return y, np.where(known, logs, -np.inf)
 
     def _sum_rows(self, values: Array) -> Array:
         total = np.bincount(self.row, weights=values, minlength=self.n_rows)
