@@ -204,6 +204,9 @@ def test_different_supports_are_noted(rng):
     }
     with pytest.warns(SupportWarning, match=r"'lognormal' on \(0, inf\)"):
         lq.lock(models)
+    with pytest.warns(SupportWarning, match="mixture of them lives where any does"):
+        fit = lq.equal(models)
+    assert (fit.logpdf(-1.0) > -np.inf).all()
 
 
 # Derivatives

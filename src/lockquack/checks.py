@@ -168,8 +168,8 @@ def _supports(models: Models) -> list[Note]:
     return [
         Note(
             SupportWarning,
-            f"The models have different supports: {listed}. The combination lives where all of "
-            "those with weight do.",
+            f"The models have different supports: {listed}. A mixture of them lives where any "
+            "does, a log-linear pool only where all of those with weight do.",
         )
     ]
 
