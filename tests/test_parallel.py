@@ -15,6 +15,7 @@ import dask
 import dask.array as da
 import distributed
 import numpy as np
+import pandas as pd
 import pytest
 
 import lockquack as lq
@@ -257,6 +258,35 @@ def test_replicates_are_the_same_with_any_number_of_workers(client, data, monkey
     fit = lock(regressions(data, 300))
     draw = partial(fit.bootstrap, 40, random_seed=3)
     np.testing.assert_array_equal(draw(), locally(monkeypatch, draw, 2))
+
+
+def test_folds_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
+    methods = ["lock", "lock by log score", "quack", "stack", "pseudo-BMA+"]
+    compare = partial(lq.compare, regressions(data, 60), methods, cv=5)
+    one, two = (locally(monkeypatch, compare, threads) for threads in (1, 2))
+    there = compare()
+    pd.testing.assert_frame_equal(two, one, check_exact=True)
+    pd.testing.assert_frame_equal(there, one, check_exact=True)
+
+
+def test_a_fold_is_a_task_and_the_problem_is_sent_once(client, data, monkeypatch):
+    sent = []
+    submit = client.submit
+
+    def watched(function, *given, **options):
+        sent.append((function, len(cloudpickle.dumps(given))))
+        return submit(function, *given, **options)
+
+    monkeypatch.setattr(client, "submit", watched)
+    models = regressions(data, 60)
+    lq.compare(models, ["quack"], cv=5)
+    assert [function for function, _ in sent] == [parallel._itself] + 5 * [parallel._do]
+    whole, *folds = (size for _, size in sent)
+    assert sum(folds) < whole / 4
+    # Weights that are found in less time than it takes to send the problem.
+    sent.clear()
+    lq.compare(models, ["lock", "stack", "pseudo-BMA+", "select"], cv=5)
+    assert not sent
 
 
 def test_vector_draws_are_the_same_with_any_number_of_workers(client, monkeypatch):

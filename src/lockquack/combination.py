@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from lockquack.plotting import Plotting
 from lockquack.predictive import Predictive, cut
 from lockquack.presentation import as_html, as_text
 from lockquack.progress import progress_bar
+from lockquack.resampling import Resampling
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
 from lockquack.uncertainty import Curvature, draw_posterior, expand_around, weight_jacobian
@@ -176,7 +177,7 @@ class Combination(Plotting):
         first = np.random.default_rng(random_seed)
         # A stream of random numbers per group: where it is drawn does not matter then.
         streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
-        resampling = _Resampling(self.problem, self.solution.x)
+        resampling = Resampling(self.problem, self.solution.x)
         parts = []
         with progress_bar(n, "bootstrap", progressbar) as advance:
             for part in map_observations(_replicate, (resampling,), groups, streams):
@@ -460,33 +461,14 @@ class Combination(Plotting):
         return kept, operator, x
 
 
-@dataclass(frozen=True)
-class _Resampling:
-    """A problem to be solved again, many times; replicates take the place of observations."""
-
-    problem: Problem
-    x: Array  # where to begin
-    is_thread_safe: ClassVar[bool] = True
-    is_computed: ClassVar[bool] = True
-
-    @property
-    def n_samples(self) -> int:
-        """Random numbers behind a replicate."""
-        return self.problem.evidence.jets.logp.shape[-1]
-
-    def restrict(self, obs: slice) -> None:
-        """Say that every replicate needs all of it."""
-
-
 def _replicate(
-    resamplings: Sequence[_Resampling], replicates: slice, rng: np.random.Generator
+    resamplings: Sequence[Resampling], replicates: slice, rng: np.random.Generator
 ) -> Array:
     """Find the weights of some replicates of the observations, (replicate, K)."""
-    ((problem, x),) = ((each.problem, each.x) for each in resamplings)
-    counts = bootstrap_counts(
-        rng, replicates.stop - replicates.start, problem.evidence.jets.logp.shape[-1]
-    )
-    return np.stack([problem.weights(found) for found in problem.resolve(counts, x)])
+    (again,) = resamplings
+    problem = again.problem
+    counts = bootstrap_counts(rng, replicates.stop - replicates.start, problem.evidence.n_obs)
+    return np.stack([problem.weights(found) for found in problem.resolve(counts, again.x)])
 
 
 def load(path: str | Path) -> Combination:

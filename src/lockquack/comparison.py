@@ -16,7 +16,10 @@ from lockquack.density.members import are_discrete
 from lockquack.density.nodes import lay_nodes, refine_nodes
 from lockquack.diagnostics import NOISE_ERRORS, pareto_k_threshold
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
+from lockquack.evidence import Evidence
 from lockquack.fitting import FORMULAS, Problem
+from lockquack.fitting.locking_density import LockingDensity
+from lockquack.fitting.smooth import SmoothProblem
 from lockquack.gather import Gathered, gather
 from lockquack.jets import Array
 from lockquack.notes import examine_edges
@@ -30,9 +33,11 @@ from lockquack.operators import (
     Superposition,
     get_operator,
 )
+from lockquack.parallel import map_observations
 from lockquack.pipeline import Plan, require_known_scores, require_seed, solve
 from lockquack.predictive import Predictive
 from lockquack.progress import progress_bar
+from lockquack.resampling import Resampling
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
 
 Fold = NDArray[np.intp]
@@ -234,16 +239,15 @@ class _Bench:
         if plan.rule.needs_derivatives:
             examine_edges(self.models, plan.operator, plan.rule, solution.x)
         self._refine(plan.operator, solution.x)
-        log_scores, h_scores = np.full((2, self.n_obs), np.nan)
-        for fold in folds:
-            counts = np.ones(self.n_obs)
-            counts[fold] = 0.0
-            x = problem.refit(counts, solution.x)
-            if plan.operator.normalised or not self.why_no_norm:
-                log_scores[fold] = self._score(plan.operator, LogScore(), x, fold)
-            if not self.why_no_h:
-                h_scores[fold] = self._score(plan.operator, self.hyvarinen, x, fold)
-        return _Row(problem.weights(solution.x), log_scores, h_scores)
+        held_out = _HeldOut(problem, solution.x, self._scorings(plan.operator))
+        scores = np.empty((2, self.n_obs))
+        places = [slice(i, i + 1) for i in range(len(folds))]
+        # Each of the others is a few sums over the observations: sooner done than sent.
+        here = not isinstance(problem, SmoothProblem | LockingDensity)
+        found = map_observations(_score_fold, (held_out,), places, folds, here=here)
+        for fold, part in zip(folds, found, strict=True):
+            scores[:, fold] = part
+        return _Row(problem.weights(solution.x), *scores)
 
     def _plan(self, plan: Plan) -> Plan:
         """Return the plan for these models, or say why it is not for them."""
@@ -273,9 +277,15 @@ class _Bench:
             )
             self.gathered = self.gathered.with_nodes(laid)
 
-    def _score(self, operator: Operator, rule: Rule, x: Array, fold: Fold) -> Array:
-        evidence = self.gathered.evidence.at(fold)
-        return _Scoring(operator, rule, evidence, np.ones(evidence.n_models)).scores(x)
+    def _scorings(self, operator: Operator) -> tuple[_Scoring | None, _Scoring | None]:
+        """Log score and H of a pool; None where it has no such score."""
+        evidence, flat = self.gathered.evidence, np.ones(len(self.models))
+        jets = Evidence(evidence.jets)
+        normalised = operator.normalised or not self.why_no_norm
+        return (
+            _Scoring(operator, LogScore(), evidence, flat) if normalised else None,
+            None if self.why_no_h else _Scoring(operator, self.hyvarinen, jets, flat),
+        )
 
 
 class _Scoring(Problem):
@@ -290,6 +300,31 @@ class _Scoring(Problem):
     def resolve(self, counts: Array, x: Array) -> Array:
         """Never solved."""
         raise AssertionError
+
+    def scores_at(self, x: Array, fold: Fold) -> Array:
+        """Score of the pool at some observations."""
+        return replace(self, evidence=self.evidence.at(fold)).scores(x)
+
+
+@dataclass(frozen=True)
+class _HeldOut(Resampling):
+    """A problem to be solved without each fold in turn, and how to score it there."""
+
+    scorings: tuple[_Scoring | None, ...]
+
+
+def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Array:
+    """Fit to all observations but a fold; scores there, (scoring, fold), or NaN."""
+    (held_out,) = resamplings
+    problem = held_out.problem
+    counts = np.ones(problem.evidence.n_obs)
+    counts[fold] = 0.0
+    x = problem.refit(counts, held_out.x)
+    scores = np.full((len(held_out.scorings), fold.size), np.nan)
+    for row, scoring in zip(scores, held_out.scorings, strict=True):
+        if scoring is not None:
+            row[:] = scoring.scores_at(x, fold)
+    return scores
 
 
 def _read_methods(
