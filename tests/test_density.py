@@ -312,6 +312,23 @@ def test_mass_that_is_not_found_is_warned_of():
         fit.log_norm()
 
 
+def test_nodes_that_were_refined_for_the_solution_are_not_warned_of():
+    """The harmonic pool needs more nodes than those that a fit begins with; it gets them."""
+    y, means = np.linspace(-3.0, 3.0, 10), np.array([-2.0, 2.0])
+    models = {
+        str(m): lq.from_family("normal", y=y, mu=np.full((4, 50), m), sigma=1.0) for m in means
+    }
+    fit = lq.combine(models, lq.Hoelder(-1), lq.LogScore(), scores="held-out")
+    assert fit.notes == ()
+
+    def pool(z):
+        return 1 / np.sum(fit.weights.values / stats.norm.pdf(z, means, 1.0))
+
+    norm, error = scipy_integrate.quad(pool, -12, 12, points=[-2, 0, 2], epsabs=1e-13)
+    assert error < 1e-9 * norm
+    np.testing.assert_allclose(fit.pointwise[0], np.log([pool(z) / norm for z in y]), atol=1e-9)
+
+
 def test_a_normaliser_that_is_not_a_number_is_warned_of(normals):
     ones = np.ones((1, 30))
     for part in ("logp", "relative_error"):

@@ -87,7 +87,9 @@ def fit(
     concentration = read_concentration(prior, names)
     plan = plan.for_models(names)
     gathered = gather(models, plan.operator, plan.rule, scores, progressbar)
-    problem, solution = solve(models, plan, gathered, concentration, loo=scores == "loo")
+    problem, solution, gathered = _solve_resolved(
+        models, plan, gathered, concentration, loo=scores == "loo"
+    )
     observations = models[names[0]].observations
     unit = plan.rule.unit(observations.values) if plan.rule.needs_derivatives else np.ones(0)
     mcse = np.array([plan.rule.mcse(each, unit) for each in gathered.collapsed])
@@ -118,6 +120,18 @@ def solve(
     loo: bool,
 ) -> tuple[Problem, Solution]:
     """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
+    return _solve_resolved(models, plan, gathered, concentration, loo=loo)[:2]
+
+
+def _solve_resolved(
+    models: Mapping[str, Predictive],
+    plan: Plan,
+    gathered: Gathered,
+    concentration: Array,
+    *,
+    loo: bool,
+) -> tuple[Problem, Solution, Gathered]:
+    """Solve, and return also the nodes that the solution rests on."""
     problem = plan.pose(gathered, concentration)
     solution = problem.solve()
     for _ in range(_REFINEMENTS if gathered.laid else 0):
@@ -132,7 +146,7 @@ def solve(
         gathered = gathered.with_nodes(laid)
         problem = plan.pose(gathered, concentration)
         solution = problem.solve()
-    return problem, solution
+    return problem, solution, gathered
 
 
 def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
