@@ -211,6 +211,13 @@ def combine(
     Examples
     --------
     >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.combine(example_models(), lq.Hoelder(-1), lq.LogScore())
+    >>> fit.weights.round(1).to_series().to_dict()
+    {'first': 0.4, 'second': 0.6}
+
+    Names do as well, and a misspelt one is noticed:
+
     >>> lq.combine({}, "loking")
     Traceback (most recent call last):
     lockquack.errors.UnknownNameError: Unknown operator 'loking'. Did you mean 'locking'? ...

@@ -116,7 +116,7 @@ def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> N
         finding.remarks.append(
             f"Pareto k̂ is above {limit:.2f} at {high.size} of {model.n_obs} observations, worst "
             f"{finding.worst_k:.2f} at {worst}: leave-one-out log scores are unreliable there. "
-            "The Hyvärinen score does not use them."
+            "Locking by the Hyvärinen score does not use them."
         )
     effective = [ess_mean(model.all_logp(obs)).min() for obs in model.observation_slices()]
     finding.fewest_effective = float(min(effective))
