@@ -214,7 +214,7 @@ def combine(
     >>> from lockquack.testing import example_models
     >>> fit = lq.combine(example_models(), lq.Hoelder(-1), lq.LogScore())
     >>> fit.weights.round(1).to_series().to_dict()
-    {'first': 0.4, 'second': 0.6}
+    {'first': 0.3, 'second': 0.7}
 
     Names do as well, and a misspelt one is noticed:
 
