@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import lockquack as lq
+from lockquack.density.continuous import ContinuousRows
 from lockquack.density.pooled import PooledDistribution
-from lockquack.density.quadrature import Line
+from lockquack.density.quadrature import Grid, Line
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
 from tests.helpers import lock, paper_models
@@ -253,6 +254,21 @@ def test_an_edge_makes_no_mode_of_its_own(family, parameters, mode):
     models = {"a": one_draw(family, np.array([0.4]), **parameters)}
     pooled = PooledDistribution.of(models, Locking(), np.array([1.0]))
     assert pooled.mode()[0] == pytest.approx(mode, rel=1e-6, abs=1e-7)
+
+
+def test_modes_near_the_end_of_a_panel():
+    ends = np.linspace(-0.01, 0.01, 101)  # of a panel; the mode is 0
+    line = Line(np.stack([np.full(101, -8.0), ends, np.full(101, 3.0)], 1), (-np.inf, np.inf))
+
+    def cauchy(y, rows):
+        return stats.cauchy.logpdf(y)[None]
+
+    def alone(logp):
+        return logp[0]
+
+    grid = Grid.lay(cauchy, line).refined(cauchy, alone)
+    rows = ContinuousRows.of(grid, alone, lambda: cauchy)
+    np.testing.assert_allclose(rows.mode(), 0.0, atol=1e-6)
 
 
 def test_heavy_tails_can_have_two_modes():

@@ -46,6 +46,8 @@ _SHORT_TAIL = 1e-6
 _INSIDE = 1.0 - 1e-10
 #: Points of a panel among which the highest is looked for, and how often.
 _ZOOM, _ZOOMS = np.linspace(-1.0, 1.0, 65), 5
+#: Panels whose highest log density is that much below the best may still have the mode.
+_NEARLY = 0.1
 #: Height of dF/du below which a polynomial is mostly its error. An edge, where dy/du vanishes,
 #: would make a peak of that.
 _KNOWN_HEIGHT = 1e3 * _ACCURATE
@@ -162,27 +164,24 @@ class ContinuousRows:
 
     def mode(self) -> Array:
         """Outcome of the highest density, (row,)."""
-        best, log_height = np.empty(self.n_rows), np.full(self.n_rows, -np.inf)
-        low, high = -np.ones(self.row.size), np.ones(self.row.size)
         panel = np.arange(self.row.size)
+        low, high = -np.ones(panel.size), np.ones(panel.size)
         for _ in range(_ZOOMS):
-            u = (low[panel] + high[panel]) / 2 + (high[panel] - low[panel]) / 2 * _ZOOM[:, None]
+            u = (low + high) / 2 + (high - low) / 2 * _ZOOM[:, None]
             y, log_density = self._log_density(u, panel)
-            highest = log_density.argmax(axis=0)
-            at = np.arange(panel.size)
-            top, place = log_density[highest, at], y[highest, at]
-            order = np.lexsort((top, self.row[panel]))  # the best panel of each row comes last
-            last = order[np.flatnonzero(np.diff(self.row[panel][order], append=self.n_rows))]
-            rows = self.row[panel[last]]
-            better = top[last] > log_height[rows]
-            best[rows[better]], log_height[rows[better]] = place[last][better], top[last][better]
-            step = (high[panel[last]] - low[panel[last]]) / (_ZOOM.size - 1)
-            middle = u[highest[last], last]
-            panel = panel[last]
-            low[panel], high[panel] = (
-                np.maximum(middle - step, -1.0),
-                np.minimum(middle + step, 1.0),
-            )
+            at = log_density.argmax(axis=0), np.arange(panel.size)
+            place, top = y[at], log_density[at]
+            highest = np.full(self.n_rows, -np.inf)
+            np.maximum.at(highest, self.row[panel], top)
+            # A mode at the end of a panel is nearly as high in the next.
+            near = top >= highest[self.row[panel]] - _NEARLY
+            step = (high - low) / (_ZOOM.size - 1)
+            low = np.maximum(u[at] - step, -1.0)[near]
+            high = np.minimum(u[at] + step, 1.0)[near]
+            panel, place, top = panel[near], place[near], top[near]
+        best = np.empty(self.n_rows)
+        order = np.argsort(top)  # what is assigned last stays
+        best[self.row[panel[order]]] = place[order]
         return best
 
     def _weighted_nodes(self) -> tuple[Array, Array]:
