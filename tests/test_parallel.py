@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import warnings
@@ -155,6 +156,25 @@ def test_arrays_in_memory_are_never_sent(client, data, monkeypatch):
     monkeypatch.setattr(client, "compute", None)
     model.collapse()
     model.loo()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts pages as Linux does")
+def test_workers_do_not_ask_for_new_memory_with_every_tile(client, data):
+    model = regressions(data)["two"]
+    lazy = in_chunks(model, (*SHAPE, 500))
+    for each in (model, lazy):
+        each.collapse()  # what every worker needs to begin with
+        before = client.run(new_pages)
+        for _ in range(5):
+            replace(each).collapse()
+        after = client.run(new_pages)
+        got = 4096 * sum(after[worker] - before[worker] for worker in after)
+        assert got < 5 * 8 * N * model.n_samples / 2  # half of one of the arrays
+
+
+def new_pages():
+    """Pages of memory that this process has been given."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def test_a_model_that_cannot_be_cut_is_sent_once(client, data, monkeypatch):

@@ -33,7 +33,7 @@ from lockquack.collapse import (
 from lockquack.errors import NonFiniteError
 from lockquack.jets import Array, Numeric
 from lockquack.observations import Observations
-from lockquack.parallel import compute_in_order
+from lockquack.parallel import compute_in_order, reuse_memory
 from lockquack.predictive import Likelihood, Predictive, cut
 
 R = TypeVar("R")
@@ -285,6 +285,7 @@ def _map_chunks(
 def _put_into_box(
     *chunks: Numeric, work: Callable[..., Any], reads: Sequence[str], block_info: Any
 ) -> np.ndarray[Any, Any]:
+    reuse_memory()
     box = np.empty((1,) * chunks[0].ndim, dtype=object)
     box[(0,) * box.ndim] = work(reads, chunks, block_info[0]["array-location"])
     return box
