@@ -6,6 +6,7 @@ import warnings
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from hypothesis import given, settings
@@ -502,6 +503,32 @@ def test_one_covariate_matrix_for_all(rng):
     }
     fit = lock(models)
     np.testing.assert_allclose(fit.logpdf(y[:5], x=x[:5]), fit.logpdf()[:5], atol=1e-8)
+
+
+def test_columns_of_new_covariates_are_those_of_the_regression(rng):
+    X = pd.DataFrame(rng.normal(size=(20, 2)), columns=["age", "dose"])
+    beta, level = rng.normal(size=(2, 60, 2)), rng.normal(size=(2, 60))
+    y = pd.Series(rng.normal(size=20))
+    with_level = lq.linear_predictor(X, beta, intercept=level)
+    model = lq.from_family("normal", y=y, mu=with_level, sigma=1.0)
+    x, y_new = X[:5], y[:5]
+    expected = model.logp(0, slice(0, 9), slice(0, 5))
+
+    def there(x):
+        return model.with_data(y_new, x=x).logp(0, slice(0, 9), slice(0, 5))
+
+    for same in (x, x.to_numpy(), x.assign(one=1.0)[["one", "age", "dose"]]):
+        np.testing.assert_allclose(there(same), expected)
+    labelled = xr.DataArray(x, dims=("obs_id", "covariate"))
+    np.testing.assert_allclose(there(labelled.T), expected)
+    with pytest.raises(ParameterError, match="columns dose, age; .* had age, dose"):
+        there(x[["dose", "age"]])
+    with pytest.raises(ParameterError, match="columns weight, dose; .* had age, dose"):
+        there(x.rename(columns={"age": "weight"}))
+    with pytest.raises(ParameterError, match="columns age; "):
+        there(x[["age"]])
+    with pytest.raises(ParameterError, match="first is that of the intercept"):
+        there(np.zeros((5, 3)))
 
 
 def test_new_outcomes_without_covariates(normals, rng):

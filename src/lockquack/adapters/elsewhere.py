@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from lockquack.adapters.parameters import ArrayParameter, LinearPredictor, Parameter
 from lockquack.adapters.reading import as_parameter, user_name
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, all_finite
-from lockquack.labels import from_pandas, labels_of
+from lockquack.labels import from_pandas, labels_of, string_dims
 from lockquack.numeric import as_numeric
 from lockquack.observations import OBS_DIM, Observations
 
@@ -109,16 +110,17 @@ def _covariates(
     title: str, old: LinearPredictor, x: Any, observations: Observations
 ) -> tuple[Array, dict[str, Any]]:
     x = from_pandas(x, OBS_DIM, "covariate")
-    labels = (
-        {dim: of for dim, of in labels_of(x).items() if dim == OBS_DIM}
-        if hasattr(x, "dims")
-        else {}
-    )
+    labels = {}
+    if isinstance(x, xr.DataArray):
+        x = string_dims(x).transpose(..., *old.columns, missing_dims="ignore")
+        _require_same_columns(title, old, x)
+        labels = {dim: of for dim, of in labels_of(x).items() if dim == OBS_DIM}
     X = np.asarray(as_numeric("x", x, ParameterError), np.float64)
     if X.ndim == 1:
         X = X[:, None]
     columns = old.X.shape[1]
-    if X.ndim == 2 and X.shape[1] == columns - 1 and (old.X[:, 0] == 1.0).all():
+    has_intercept = bool((old.X[:, 0] == 1.0).all())
+    if X.ndim == 2 and X.shape[1] == columns - 1 and has_intercept:
         X = np.column_stack([np.ones(len(X)), X])  # the intercept, which is not a covariate
     if X.shape != (observations.n, columns):
         raise ParameterError(
@@ -128,4 +130,26 @@ def _covariates(
         )
     if not all_finite(X):
         raise ParameterError("x must be finite.")
+    if has_intercept and len(old.X) > 1 and (X[:, 0] != 1.0).any():
+        raise ParameterError(
+            f"x has {columns} columns, so the first is that of the intercept of {title!r}, which "
+            f"is 1 everywhere; got {X[:, 0][X[:, 0] != 1.0][0]:g}. Give the covariates of this "
+            "regression only, or a column of ones before them. Models with other covariates get "
+            "their own: x={name: ...}."
+        )
     return X, labels
+
+
+def _require_same_columns(title: str, old: LinearPredictor, x: xr.DataArray) -> None:
+    """Compare names of columns where both sides have them; that of an intercept may be left out."""
+    if x.ndim != 2:
+        return
+    for expected in old.columns.values():
+        got = labels_of(x).get(str(x.dims[1]), expected)
+        both = min(len(got), len(expected))
+        if list(map(str, got[-both:])) != list(map(str, expected[-both:])):
+            raise ParameterError(
+                f"x has the columns {', '.join(map(str, got))}; the regression of {title!r} had "
+                f"{', '.join(map(str, expected))}. Give these, in this order. Models with other "
+                "covariates get their own: x={name: ...}."
+            )

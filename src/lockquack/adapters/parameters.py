@@ -129,6 +129,7 @@ class LinearPredictor(Parameter):
     offset: Array  # (n,) or (n, component)
     link: str
     labels: Labels = field(default_factory=dict)  # of the rows of X
+    columns: Labels = field(default_factory=dict)  # of X, but for an intercept given apart
 
     @property
     def sample_shape(self) -> tuple[int, int]:
@@ -220,10 +221,11 @@ def linear_predictor(
         constant = _intercept(intercept, draws.shape[:2] + draws.shape[3:])
         covariates = np.column_stack([np.ones(len(covariates)), covariates])
         draws = np.concatenate([constant[:, :, None], draws], axis=2)
-    labels = labels_of(rows) if isinstance(rows, xr.DataArray) else {}
-    labels = {dim: labels[dim] for dim in labels if dim == rows.dims[0]}
+    named = labels_of(rows) if isinstance(rows, xr.DataArray) else {}
+    labels = {dim: named[dim] for dim in named if dim == rows.dims[0]}
+    columns = {dim: named[dim] for dim in named if dim == rows.dims[1]}
     known = _offset(offset, (len(covariates), *draws.shape[3:]), labels)
-    return LinearPredictor(covariates, draws, known, link, labels)
+    return LinearPredictor(covariates, draws, known, link, labels, columns)
 
 
 def _aligned(X: Any, coef: Any) -> tuple[Any, Any]:
