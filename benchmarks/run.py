@@ -151,7 +151,7 @@ def describe_machine(commands: dict[str, list[str]]) -> str:
     said = [
         f"{cores} cores of a virtual {platform.machine()} machine with {memory:.0f} GB",
         f"Python {platform.python_version()}",
-        ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "arviz-stats")),
+        ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba", "arviz-stats")),
     ]
     if "bayesblend" in commands:
         asked = "from importlib.metadata import version as v; print(v('bayesblend'), v('numpy'))"

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import lockquack as lq
 from lockquack import collapse as collapse_module
+from lockquack import kernels
 from lockquack.collapse import (
     Average,
     BlockGrid,
@@ -23,6 +24,7 @@ from lockquack.collapse import (
     pool_blocks,
 )
 from lockquack.errors import ShapeError
+from lockquack.kernels import plain
 from lockquack.parallel import thread_map
 from lockquack.psis import psis
 
@@ -314,7 +316,7 @@ def test_every_number_is_read_once_in_small_tiles(rng, kind, contiguous):
     collapsed = collapse(source, kind)
     size = given["logp"].size
     assert source.read == {"derivatives": size, "logp": size if kind == "in-sample" else 0}
-    most = collapse_module._HELD_TILE if kind == "loo" else collapse_module._TILE
+    most = plain.HELD_TILE
     assert source.largest <= most
     # Neither are they many: at most one more per chain and group than would hold everything.
     groups = len(observation_groups(source, Average(kind)))
@@ -352,18 +354,21 @@ def test_extra_memory_does_not_grow_with_the_input(rng, monkeypatch):
         tracemalloc.stop()
         return result
 
-    width = collapse_module._HELD_TILE_OBS
+    width = plain.HELD_ROW
     assert peak(8 * width) < 1.2 * peak(2 * width)
 
 
+@pytest.mark.parametrize("worth_compiling", [2**62, 2**25])
 @pytest.mark.parametrize("kind", ["loo", "in-sample"])
-def test_extra_memory_is_small_next_to_the_input(rng, kind, monkeypatch):
+def test_extra_memory_is_small_next_to_the_input(rng, kind, worth_compiling, monkeypatch):
     import tracemalloc
 
     monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "2")
+    monkeypatch.setattr(kernels, "_WORTH_COMPILING", worth_compiling)
     # One array stands for three, and one chain for four: 960 MB in the eyes of the pass.
     draws = np.broadcast_to(rng.normal(size=(1000, 10_000)), (4, 1000, 10_000))
     model = lq.from_arrays(logp=draws, grad=draws, curv=draws, y=np.zeros(10_000))
+    collapse(model, kind)  # what is compiled stays
     tracemalloc.start()
     collapse(model, kind)
     peak = tracemalloc.get_traced_memory()[1]
@@ -482,7 +487,7 @@ def test_a_missing_piece_is_missed(rng):
 
 @pytest.mark.parametrize("kind", ["loo", "in-sample"])
 def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
-    model = lq.from_arrays(**arrays(rng, draws=20, n=5000))
+    model = lq.from_arrays(**arrays(rng, draws=20, n=plain.HELD_ROW + 7))
     assert len(observation_groups(model, Average(kind))) >= 2
     results = []
     for threads in ("1", "2", "5"):

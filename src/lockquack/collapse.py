@@ -38,25 +38,20 @@ from lockquack.errors import ShapeError, unknown_name
 from lockquack.jets import (
     Array,
     Jet,
-    all_finite,
-    exponentials,
     join_jets,
     log_sum_exp,
-    mix_derivatives,
-    mix_derivatives_by_cell,
     pool_derivatives,
     softmax,
 )
+from lockquack.kernels import Kernels, kernels_for, plain
 from lockquack.parallel import Divisible, map_observations
 
 Kind = Literal["loo", "in-sample", "held-out"]
 
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
-#: Numbers in a tile of one array, and in its rows: a few such tiles stay in a core's cache.
+#: Numbers in a tile that is computed, and in its rows: a few such tiles stay in a core's cache.
 _TILE, _TILE_OBS = 2**16, 2**10
-#: The same where nothing is computed from a tile but sums: long rows are read faster.
-_HELD_TILE, _HELD_TILE_OBS = 2**18, 2500
 
 
 class DrawJets(Divisible, Protocol):
@@ -142,6 +137,8 @@ class Average:
     log_weights: Array | None = None
     density: bool = False
     derivatives: bool = True
+    #: Draws × observations of the whole model, which decide how sums are done in its pieces.
+    n_numbers: int = 0
 
     @property
     def is_equal(self) -> bool:
@@ -211,7 +208,8 @@ def collapse(
     """
     require_known_scores(kind)
     grid = BlockGrid(source.n_chains, source.n_draws)
-    average = Average(kind, log_weights, density, derivatives)
+    n_numbers = source.n_chains * source.n_draws * source.n_obs
+    average = Average(kind, log_weights, density, derivatives, n_numbers)
     work = partial(_one_group, grid=grid, average=average)
     groups = []
     # Weights of single observations cannot be sent along with only some of them.
@@ -241,10 +239,15 @@ def observation_groups(source: DrawJets, average: Average) -> list[slice]:
 
 def _tile_shape(source: DrawJets, average: Average) -> tuple[int, int]:
     """Most draws × observations of a tile, and most observations."""
-    held = average.is_equal and not source.is_computed
-    most, most_obs = (_HELD_TILE, _HELD_TILE_OBS) if held else (_TILE, _TILE_OBS)
-    # What computes a tile takes its time to begin with; a few components are no more work.
-    share = max(1, source.n_components // 4) if source.is_computed else source.n_components
+    d = source.n_components
+    if source.is_computed:
+        # What computes a tile takes its time to begin with; a few components are no more work.
+        most, most_obs, share = _TILE, _TILE_OBS, max(1, d // 4)
+    else:
+        kernels = kernels_for(average.n_numbers)
+        # Blocks with weights of their own are several arrays more.
+        row = kernels.HELD_ROW if average.is_equal else kernels.HELD_ROW // 4
+        most, most_obs, share = kernels.HELD_TILE, row, d
     return most // share, max(1, most_obs // share)
 
 
@@ -273,6 +276,7 @@ def pool_blocks(
     first_chain, first_draw
         Place of the source's first chain and draw among all of them.
     """
+    kernels = kernels_for(average.n_numbers)
     tiles = list(_tiles(source, obs, grid, average, first_chain, first_draw))
     blocks = _empty_blocks(tiles, average, source.n_components)
     start = 0
@@ -280,7 +284,7 @@ def pool_blocks(
     with np.errstate(over="ignore", invalid="ignore"):
         for tile in tiles:
             stop = start + len(tile.number)
-            _pool_tile(source, tile, average, out=blocks[start:stop])
+            _pool_tile(source, tile, average, kernels, out=blocks[start:stop])
             start = stop
     return blocks
 
@@ -407,9 +411,11 @@ def _empty_blocks(tiles: Sequence[_Tile], average: Average, n_components: int) -
     return Blocks(number, n_draws, log_mass, log_weight, square, grad, curv)
 
 
-def _pool_tile(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> None:
+def _pool_tile(
+    source: DrawJets, tile: _Tile, average: Average, kernels: Kernels, out: Blocks
+) -> None:
     if average.is_equal:
-        _pool_equally(source, tile, average, out)
+        _pool_equally(source, tile, average, kernels, out)
         return
     # Sources that compute a tile's derivatives have its densities then, not the other way round.
     derivatives = tile.derivatives(source) if average.derivatives else None
@@ -418,30 +424,20 @@ def _pool_tile(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> 
         given = tile.split(_weights_of(average.log_weights, tile))
         out.log_weight[:] = log_sum_exp(given, axis=1)
         terms = terms + given
-    weight, total, out.log_mass[:] = exponentials(terms, axis=1)
-    total = total[:, 0]
-    np.divide(np.einsum("bmi,bmi->bi", weight, weight), total * total, out=out.square)
-    if derivatives is None:
-        return
-    grad, curv = derivatives
-    for j in range(source.n_components):
-        out.grad[..., j], out.curv[..., j] = mix_derivatives_by_cell(
-            weight, total, grad[..., j], curv[..., j]
-        )
-    if not all_finite(out.curv):
-        # A draw that deems the outcome impossible has no share, whatever its derivatives are.
-        share, _ = softmax(terms, axis=1)
-        out.grad[:], out.curv[:] = pool_derivatives(share, grad, curv, 1.0, axis=1)
+    grad, curv = derivatives or np.empty((2, *terms.shape, 0))
+    kernels.mix_members(terms, grad, curv, out.log_mass, out.square, out.grad, out.curv)
 
 
-def _pool_equally(source: DrawJets, tile: _Tile, average: Average, out: Blocks) -> None:
+def _pool_equally(
+    source: DrawJets, tile: _Tile, average: Average, kernels: Kernels, out: Blocks
+) -> None:
     if average.density:
         out.log_weight[:] = log_sum_exp(-tile.logp(source), axis=1)
     if average.derivatives:
-        n_blocks, length = len(tile.number), tile.length
-        grad, curv = (each.reshape(n_blocks, length, -1) for each in tile.derivatives(source))
-        room = out.grad.reshape(n_blocks, -1), out.curv.reshape(n_blocks, -1)
-        mix_derivatives(np.full(length, 1.0 / length), grad, curv, out=room)
+        blocks = len(tile.number), tile.length, -1
+        grad, curv = (each.reshape(blocks) for each in tile.derivatives(source))
+        mean, pooled = (each.reshape(len(each), -1) for each in (out.grad, out.curv))
+        kernels.average_members(grad, curv, mean, pooled)
 
 
 def _weights_of(log_weights: Array, tile: _Tile) -> Array:
@@ -461,10 +457,17 @@ def _pool_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, A
 
 def _pool_equal_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, Array]:
     """Do the same by shares (block, 1), in products of matrices."""
+    mean, pooled = np.empty((2, *grad.shape[1:]))
     one_group = (1, len(share), -1)
-    cells = mix_derivatives(share[:, 0], grad.reshape(one_group), curv.reshape(one_group))
-    mean, pooled = (each.reshape(grad.shape[1:]) for each in cells)
-    effect = np.einsum("bid,bid->bd", grad, grad) - np.einsum("bid,id->bd", grad, mean)
+    plain.pool_members(
+        share[:, 0],
+        grad.reshape(one_group),
+        curv.reshape(one_group),
+        mean.reshape(1, -1),
+        pooled.reshape(1, -1),
+    )
+    rows, mean_row = grad.transpose(2, 0, 1), mean.T[:, None]  # (d, block, obs), (d, 1, obs)
+    effect = (np.vecdot(rows, rows) - np.vecdot(rows, mean_row)).T
     effect += curv.sum(axis=1) - pooled.sum(axis=0)
     return mean, pooled, share * effect
 

@@ -22,8 +22,6 @@ Numeric = NDArray[Any]
 
 #: Exponentials of less than this are zero here: those below the normal numbers are slow.
 _LOWEST = -708.0
-#: Second derivatives this much smaller than the squared first have lost digits to it.
-_LOSS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -192,68 +190,6 @@ def pool_derivatives(
         centred = grad - np.expand_dims(mean, axis)
         pooled = pooled + power * _weighted_sum(share, centred * centred, axis)
     return np.real(mean), np.real(pooled)
-
-
-def mix_derivatives(
-    share: Array, grad: Array, curv: Array, out: tuple[Array, Array] | None = None
-) -> tuple[Array, Array]:
-    """Pool (group, member, cell) derivatives by shares (member,) and power 1: mean h + Var g.
-
-    It is all that leave-one-out averaging over draws needs (its importance ratios cancel the
-    likelihood), so no density is read and nothing is exponentiated there. The variance is the
-    mean of squares less the square of the mean, in one reading and without copies; only where
-    that loses digits is it centred first.
-    """
-    mean, pooled = np.empty((2, len(grad), grad.shape[2])) if out is None else out
-    _average(share, grad, out=mean)
-    if (share == share[0]).all():
-        np.einsum("gmc,gmc->gc", grad, grad, out=pooled)
-        pooled *= share[0]
-    else:
-        np.einsum("m,gmc,gmc->gc", share, grad, grad, out=pooled)
-    pooled += _average(share, curv)
-    lossy = _subtract_square(pooled, mean)
-    if lossy.any():
-        group, cell = np.nonzero(lossy)
-        few, few_curv = (each[group, :, cell] for each in (grad, curv))
-        pooled[group, cell] = (few_curv + np.square(few - mean[group, cell, None])) @ share
-    return mean, pooled
-
-
-def mix_derivatives_by_cell(
-    weight: Array, total: Array, grad: Array, curv: Array
-) -> tuple[Array, Array]:
-    """Do the same by weights (group, member, cell), which have the sums (group, cell)."""
-    weighted = weight * grad
-    mean = weighted.sum(axis=1)
-    mean /= total
-    pooled = np.einsum("gmc,gmc->gc", weighted, grad)
-    pooled += np.einsum("gmc,gmc->gc", weight, curv)
-    pooled /= total
-    lossy = _subtract_square(pooled, mean)
-    if lossy.any():
-        group, cell = np.nonzero(lossy)
-        few, few_curv, share = (each[group, :, cell] for each in (grad, curv, weight))
-        share /= total[group, cell, None]
-        square = np.square(few - mean[group, cell, None])
-        pooled[group, cell] = np.einsum("im,im->i", share, few_curv + square)
-    return mean, pooled
-
-
-def _average(share: Array, values: Array, out: Array | None = None) -> Array:
-    """Average (group, member, cell) over the members, in the order in which memory holds them."""
-    _, member, cell = values.strides
-    if member < cell:
-        return np.matmul(values.transpose(2, 0, 1), share, out=None if out is None else out.T).T
-    return np.matmul(share, values, out=out)
-
-
-def _subtract_square(pooled: Array, mean: Array) -> NDArray[np.bool_]:
-    """Subtract the square of the mean, in place; return where too few digits are left."""
-    square = mean * mean
-    pooled -= square
-    square *= _LOSS
-    return square > np.abs(pooled)
 
 
 @dataclass(frozen=True)

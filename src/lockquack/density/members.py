@@ -10,6 +10,7 @@ import numpy as np
 from lockquack.density.quadrature import Components, Rows
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
+from lockquack.kernels import Kernels, kernels_for
 from lockquack.predictive import Predictive
 from lockquack.psis import psis
 
@@ -21,6 +22,8 @@ _GAP = 2.5
 _LADDER = 4.0
 #: Numbers that evaluating draws on nodes holds at once: they should stay in a core's cache.
 _NUMBERS_AT_ONCE = 2**16
+#: Points at which a density is looked at, or a few times as many.
+_POINTS = 100
 #: Times that outcomes which a transform cannot have are drawn again.
 _MOST_REDRAWS = 1000
 
@@ -60,13 +63,14 @@ class Member:
         return result
 
     def _logpdf(self, y: Array, rows: Rows) -> Array:
+        kernels = kernels_for(self.model.n_samples * self.model.n_obs * _POINTS)
         totals = []
         for chain, draws in self._blocks(len(y)):
             with np.errstate(over="ignore"):  # far out in the tails
                 logp = self.model.logp_at(y, chain, draws, rows + self.obs.start)
             if self.log_weights is not None:
                 logp = logp + self.log_weights[chain, draws][:, rows]
-            totals.append(_log_sum_draws(logp))
+            totals.append(_log_sum_draws(logp, kernels))
         total = log_sum_exp(np.stack(totals))
         return total if self.log_weights is not None else total - np.log(self.model.n_samples)
 
@@ -118,19 +122,12 @@ class Member:
                 yield chain, slice(start, min(start + step, n_draws))
 
 
-def _log_sum_draws(logp: Array) -> Array:
-    """Log of the sum of exponentials over draws, (point, draws, row) → (point, row).
-
-    What is below e⁻⁷⁰⁰ of the largest is raised to it, which changes no digit of the sum:
-    exponentials that underflow take six times as long, and far out most of them do.
-    """
+def _log_sum_draws(logp: Array, kernels: Kernels) -> Array:
+    """Log of the sum of exponentials over draws, (point, draws, row) → (point, row)."""
     peak = logp.max(axis=1, keepdims=True)
     if not np.isfinite(peak).all():
         return np.asarray(log_sum_exp(logp, axis=1))
-    scaled = logp - peak
-    np.maximum(scaled, -700.0, out=scaled)
-    np.exp(scaled, out=scaled)
-    return np.asarray(np.log(scaled.sum(axis=1)) + peak[:, 0])
+    return np.asarray(np.log(kernels.sum_exponentials(logp, peak)) + peak[:, 0])
 
 
 def members_at(models: Iterable[Predictive], obs: slice, *, loo: bool) -> list[Member]:
