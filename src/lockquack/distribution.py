@@ -44,6 +44,7 @@ from lockquack.numeric import as_numeric
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
+from lockquack.stored import WeightedDraws, stored_mixture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +63,8 @@ class Distribution:
     Made by :meth:`Combination.distribution` and :meth:`Combination.at`. Scalar outcomes are
     handled by quadrature, to about eight digits; vector outcomes by Monte Carlo. Densities of
     these have errors that are reported; distribution functions, quantiles, intervals and moments
-    are those of their components, each by itself, in 4000 draws.
+    are those of their components, each by itself, in 4000 draws. Of models that are known at the
+    observed outcomes only, mixtures have these by the predictive draws that the models came with.
 
     Examples
     --------
@@ -444,9 +446,10 @@ class Distribution:
         True
         """
         self._require_observed("pit")
+        marginals = self.marginals
         if self.scalar:
             self.normalised(stacklevel=stacklevel + 1)
-        values = pit_values(self.marginals, self.observations.values.reshape(-1), random_seed)
+        values = pit_values(marginals, self.observations.values.reshape(-1), random_seed)
         return self._label(values[None], None, "pit")
 
     @property
@@ -463,8 +466,13 @@ class Distribution:
         return self._known["pooled"]
 
     @property
-    def marginals(self) -> PooledDistribution | DrawnDistribution:
+    def marginals(self) -> PooledDistribution | DrawnDistribution | WeightedDraws:
         """The distributions of outcomes, or of their components, without labels."""
+        if not all(model.evaluable for model in self.models.values()):
+            if "stored" not in self._known:
+                mixture = stored_mixture(self.models, self.operator, self.x, loo=self.loo)
+                self._known["stored"] = mixture
+            return self._known["stored"]
         if self.scalar:
             return self.pooled
         if "drawn" not in self._known:

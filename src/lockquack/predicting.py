@@ -507,6 +507,9 @@ class Predicting(ABC):
         in-sample, ``loo=False``: each outcome then had a say in its own prediction, and the values
         crowd in the middle.
 
+        Mixtures of models that are known at the observed outcomes only have it if the models came
+        with predictive draws (see :func:`from_datatree`): it is the share of these, by weight.
+
         Parameters
         ----------
         loo
@@ -615,7 +618,7 @@ class Predicting(ABC):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LockquackWarning)
             stacked = stack(models, progressbar=progressbar)
-        if self.observations.d > 1:
+        if self.observations.d > 1 or not all(model.evaluable for model in models.values()):
             return self._drawn_side_by_side(stacked, loo)
         return self._pooled_side_by_side(stacked, loo, progressbar)
 

@@ -112,6 +112,8 @@ class Predictive(ABC):
     likelihood: Likelihood
     #: Log probability of all observations together under the prior, where the sampler knows it.
     log_marginal_likelihood: float | None = field(default=None, kw_only=True)
+    #: Outcomes that were drawn with the draws, (chain, draw, observations, components if any).
+    stored_outcomes: xr.DataArray | None = field(default=None, kw_only=True, repr=False)
     _passes: dict[tuple[Kind, bool], Collapsed] = field(
         default_factory=dict, init=False, repr=False
     )

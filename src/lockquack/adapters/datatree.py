@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lockquack.adapters.arrays import from_arrays
+from lockquack.adapters.arrays import SAMPLE_DIMS, from_arrays
 from lockquack.adapters.chunked import chunks_for
 from lockquack.errors import LockquackError, UnsupportedError
 from lockquack.jets import Array, log_sum_exp
+from lockquack.labels import labels_of
 from lockquack.parallel import active_client
 from lockquack.predictive import (
     CURV_GROUP,
@@ -26,6 +27,8 @@ from lockquack.predictive import (
 )
 from lockquack.storage import is_combination, open_tree, read_tree
 
+#: Where ArviZ keeps outcomes that were drawn with the draws.
+PREDICTIVE_GROUP = "posterior_predictive"
 #: Bytes of draws from which a file is not read into memory.
 _LARGE = 2**28
 
@@ -40,7 +43,9 @@ def from_datatree(
     ``log_likelihood_curv``, the first and second derivatives of the log densities in the
     outcome. :meth:`Predictive.to_datatree` writes them all. A ``log_marginal_likelihood`` among
     the ``sample_stats``, as PyMC's sequential Monte Carlo leaves it, is kept: the last value of
-    each chain, averaged over the chains.
+    each chain, averaged over the chains. So are outcomes in ``posterior_predictive``, if there is
+    one for each draw of the log likelihood and each observation: they tell the calibration,
+    quantiles and moments of mixtures, such as those of :func:`lockquack.stack`.
 
     Draws that are dask arrays, and those of a large file, stay where they are and are read chunk
     by chunk in a pass, on the cluster of the active dask client if there is one.
@@ -128,6 +133,7 @@ def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
         model,
         likelihood=Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"),
         log_marginal_likelihood=_log_marginal_likelihood(tree),
+        stored_outcomes=_stored_outcomes(tree, name, model),
     )
 
 
@@ -148,6 +154,29 @@ def _log_marginal_likelihood(tree: xr.DataTree) -> float | None:
     chains = values.flat if ragged else values.reshape(len(values), -1)
     last = [numbers[-1] for numbers in map(_finite, chains) if numbers.size]
     return float(log_sum_exp(np.array(last)) - np.log(len(last))) if last else None
+
+
+def _stored_outcomes(tree: xr.DataTree, name: str, model: Predictive) -> xr.DataArray | None:
+    """Find the outcomes that were drawn with the draws; None if there is not one for each."""
+    if PREDICTIVE_GROUP not in tree.children or name not in tree[PREDICTIVE_GROUP].data_vars:
+        return None
+    drawn = tree[PREDICTIVE_GROUP].to_dataset()[name]
+    if not set(SAMPLE_DIMS) <= set(drawn.dims):
+        return None
+    drawn = drawn.transpose(*SAMPLE_DIMS, ...)
+    outcomes = model.observations.to_dataarray()
+    if set(drawn.dims[2:]) != set(outcomes.dims) and drawn.shape[2:] == outcomes.shape:
+        # PyMC numbers dimensions without a name anew.
+        drawn = drawn.rename(dict(zip(drawn.dims[2:], outcomes.dims, strict=True)))
+    sizes = {"chain": model.n_chains, "draw": model.n_draws, **outcomes.sizes}
+    if dict(drawn.sizes) != sizes:
+        return None
+    expected = labels_of(outcomes)
+    if any(
+        not np.array_equal(own, expected.get(dim, own)) for dim, own in labels_of(drawn).items()
+    ):
+        return None
+    return drawn.transpose(*sizes)
 
 
 def _finite(series: Any) -> Array:

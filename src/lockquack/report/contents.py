@@ -13,7 +13,6 @@ import pandas as pd
 
 from lockquack.combination import Combination
 from lockquack.comparison import compare
-from lockquack.density.members import require_evaluable
 from lockquack.diagnostics import pareto_k_threshold
 from lockquack.distribution import coverage_table, pit_values
 from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning, UnsupportedError
@@ -107,9 +106,6 @@ class _Gatherer:
             return Missing(why_not)
         fit = self.fit
         try:
-            require_evaluable(
-                fit._require_models(), "calibration is not known", vectors=fit.observations.d > 1
-            )
             with self.remarks():
                 beside = fit._side_by_side(fit.scores == "loo", self.progressbar)
         except LockquackError as error:
