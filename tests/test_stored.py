@@ -150,6 +150,11 @@ def test_dimensions_in_another_order_or_without_names(given, models):
         np.testing.assert_array_equal(found, models["left"].stored_outcomes)
 
 
+def test_notebooks_say_that_there_are_draws(given, models):
+    assert "predictive draws" in models["left"]._repr_html_()
+    assert "predictive draws" not in given[1]["left"]._repr_html_()
+
+
 def test_a_file_keeps_them_and_its_report_shows_calibration(given, tmp_path):
     paths = {name: tmp_path / f"{name}.nc" for name in given[0]}
     for name, tree in given[0].items():

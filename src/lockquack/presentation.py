@@ -54,6 +54,8 @@ def model_as_html(model: Predictive) -> str:
         "derivatives in y": "yes" if model.has_derivatives else "no: for the log score only",
         "density known at": "any outcome" if model.evaluable else "the observed outcomes only",
     }
+    if model.stored_outcomes is not None:
+        facts["predictive draws"] = "yes: for the calibration of mixtures"
     rows = "".join(
         f'<tr><th style="text-align: left">{name}</th>'
         f'<td style="text-align: left">{html.escape(value)}</td></tr>'
