@@ -199,6 +199,12 @@ def test_the_score_of_a_transformed_outcome(run, tmp_path):
     status, said, _ = run("weights", *files, "--score-transform", "log", "--json", "--quiet")
     assert status == 0
     assert_same(weights_of(said), lq.lock(made, rule=lq.Hyvarinen(transform="log")))
+    assert "--score-transform log" in re.sub(r"\s+", " ", run("compare", *files)[1])
+    status, said, _ = run(
+        "compare", *files, "--score-transform", "log", "--methods", "lock,stack", "--json"
+    )
+    assert status == 0
+    assert json.loads(said)["table"]["lock"]["hyvarinen"] is not None
 
 
 def test_text_csv_and_files(run, tmp_path, models):

@@ -43,6 +43,7 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.sources import read_models
     from lockquack.comparison import compare
     from lockquack.parallel import cluster
+    from lockquack.rules import Hyvarinen
 
     if options.output is not None:
         require_writable(options.output)
@@ -53,6 +54,7 @@ def _run(options: Namespace) -> int:
             models,
             methods,
             cv=options.cv,
+            hyvarinen=Hyvarinen(transform=options.score_transform),
             scores=options.scores,
             random_seed=options.seed,
             progressbar=progressbar(options),

@@ -95,23 +95,23 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="unit of the outcome for the Hyvärinen score (default: its standard deviation)",
     )
-    group.add_argument(
-        "--score-transform",
-        type=choice("transform", TRANSFORMS),
-        metavar="NAME",
-        help="take the Hyvärinen score of this function of the outcome: log if densities do not "
-        "vanish at 0, logit if not at 0 and 1",
-    )
 
 
 def add_scores(parser: argparse._ActionsContainer) -> None:
-    """Add of which predictions scores are, and the seed."""
+    """Add of which predictions scores are, on which scale, and the seed."""
     parser.add_argument(
         "--scores",
         type=choice("kind of scores", SCORES),
         default="loo",
         metavar="KIND",
         help=f"of which predictions: {', '.join(SCORES)} (default: loo, leave-one-out)",
+    )
+    parser.add_argument(
+        "--score-transform",
+        type=choice("transform", TRANSFORMS),
+        metavar="NAME",
+        help="take the Hyvärinen score of this function of the outcome: log if densities do not "
+        "vanish at 0, logit if not at 0 and 1",
     )
     parser.add_argument(
         "--seed",
