@@ -67,11 +67,11 @@ class LockquackWarning(UserWarning):
 
 
 class ConvergenceWarning(LockquackWarning):
-    """A solver that did not reach its certificate."""
+    """A solver that did not reach its certificate, or searches that end at different places."""
 
 
 class MonteCarloWarning(LockquackWarning):
-    """Too few, or too dependent, posterior draws for the score to be trusted."""
+    """Draws of a posterior, or of the combination, too few or too dependent to be trusted."""
 
 
 class ParetoWarning(LockquackWarning):
@@ -87,11 +87,11 @@ class QuadratureWarning(LockquackWarning):
 
 
 class IdentifiabilityWarning(LockquackWarning):
-    """Models that the score cannot tell apart."""
+    """Models that the score cannot tell apart, or parameters that it does not determine."""
 
 
 class SupportWarning(LockquackWarning):
-    """Models of one outcome that disagree about which values are possible."""
+    """Models that disagree about which outcomes are possible, or a pool that may be improper."""
 
 
 def unknown_name(kind: str, got: object, known: Iterable[str]) -> UnknownNameError:
