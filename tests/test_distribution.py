@@ -551,6 +551,31 @@ def test_arrays_cannot_be_taken_elsewhere(rng):
         fit.cdf()
 
 
+def test_the_number_of_new_observations_is_not_that_of_chains(normals, rng):
+    fit = lock(normals)
+    draws = rng.normal(size=(4, 50))
+    with pytest.raises(ParameterError, match="number of new observations is not said by .* mu;"):
+        fit.at(mu=draws)
+    with pytest.raises(ParameterError, match="could be 3 or 5 by the data, mu, sigma"):
+        fit.at(mu=draws[..., None] + np.zeros(3), sigma=np.ones(5))
+    with pytest.raises(ParameterError, match=r"differ in \(chain, draw\): mu: \(4, 50\), sigma"):
+        fit.at(y=np.zeros(3), mu=draws)
+    for mu in (
+        draws[..., None] + np.zeros(3),
+        xr.DataArray(draws[..., None] + np.zeros(3), dims=("chain", "draw", "obs_id")).T,
+        np.zeros(3),
+        lq.linear_predictor(np.ones((3, 1)), draws[..., None]),
+    ):
+        assert fit.at(mu=mu, sigma=1.0).mean().shape == (3,)
+
+
+def test_models_that_data_names_must_exist(rng):
+    models, *_ = regressions(rng)
+    x = rng.normal(size=(3, 2))
+    with pytest.raises(ParameterError, match="no model 'third'; there are both, first"):
+        lock(models).at(x={"both": x, "third": x})
+
+
 def test_parameters_that_differ_must_be_given(rng):
     y = rng.normal(size=6)
     model = lq.from_family("normal", y=y, mu=rng.normal(size=(2, 50, 6)), sigma=1.0)

@@ -126,7 +126,7 @@ class Predicting(ABC):
         from lockquack.distribution import Distribution
 
         models, operator, x = self._used()
-        outcomes = self._stand_ins(data) if y is None else y
+        outcomes = self._stand_ins(models, data) if y is None else y
         moved = {}
         for name, model in models.items():
             own = _own(data, name, self.names)
@@ -677,13 +677,16 @@ class Predicting(ABC):
         own = 1 if self.observations.d == 1 else 2
         return np.ndim(y) == own and len(y) not in (1, self.observations.n)
 
-    def _stand_ins(self, data: Mapping[str, Any]) -> Array:
+    def _stand_ins(self, models: Mapping[str, Predictive], data: Mapping[str, Any]) -> Array:
         """Outcomes for observations of which only covariates are known: some observed ones."""
-        sizes = {len(each) for each in _arrays(data) if np.ndim(each) > 0}
+        sizes: set[int] = set()
+        for name, model in models.items():
+            sizes |= model.numbers_of_rows(_own(data, name, self.names))
         if len(sizes) != 1:
+            got = f"could be {' or '.join(map(str, sorted(sizes)))}" if sizes else "is not said"
             raise ParameterError(
-                "The number of new observations is not clear from the data; give y, or an xarray "
-                "of it, as well."
+                f"The number of new observations {got} by the data, {', '.join(data) or 'none'}; "
+                "give y, or an xarray of it, as well."
             )
         values = self.observations.values
         chosen = values[np.arange(sizes.pop()) % len(values)]
@@ -709,14 +712,10 @@ def _misspelt(data: Mapping[str, Any], names: tuple[str, ...]) -> str:
         near = get_close_matches(key, names, n=1)
         if near and key not in names:
             return f" Did you mean {near[0]!r} by {key!r}?"
+    strange = [key for key in keys if key not in names]
+    if strange and len(strange) < len(keys):
+        return f" There is no model {strange[0]!r}; there are {', '.join(names)}."
     return ""
-
-
-def _arrays(data: Mapping[str, Any]) -> list[Any]:
-    arrays: list[Any] = []
-    for given in data.values():
-        arrays += _arrays(given) if isinstance(given, Mapping) else [given]
-    return arrays
 
 
 def _refuse_loo(loo: bool) -> None:

@@ -202,6 +202,16 @@ class Predictive(ABC):
             "from_jax sample=."
         )
 
+    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
+        """How many observations data for :meth:`with_data` are of: one number, if it is clear."""
+        found: set[int] = set()
+        for given in data.values():
+            if isinstance(given, Mapping):
+                found |= self.numbers_of_rows(given)
+            elif np.ndim(given) > 0:
+                found.add(len(given))
+        return found
+
     def with_data(self, y: Any, /, **data: Any) -> Predictive:
         """Return the same posterior's predictions of other outcomes, with other data.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from lockquack.adapters.arrays import SAMPLE_DIMS
 from lockquack.adapters.parameters import ArrayParameter, LinearPredictor, Parameter
 from lockquack.adapters.reading import as_parameter, user_name
 from lockquack.errors import ParameterError
@@ -48,6 +49,18 @@ def move_parameters(
                 f"the new ones: {name}=..."
             )
     return moved
+
+
+def rows_of_parameter(given: Any, event_dims: int) -> set[int]:
+    """How many observations a parameter is given for; empty where it is the same at all."""
+    if isinstance(given, LinearPredictor):
+        return {len(given.X)}
+    if isinstance(given, xr.DataArray):
+        lead = tuple(given.sizes[dim] for dim in given.dims if dim not in SAMPLE_DIMS)
+    else:
+        lead = np.shape(given)
+        lead = lead[2:] if len(lead) - event_dims >= 2 else lead
+    return set(lead[:1]) if len(lead) > event_dims else set()
 
 
 def _require_known(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.adapters.arrays import require_whole
-from lockquack.adapters.elsewhere import move_parameters
+from lockquack.adapters.elsewhere import move_parameters, rows_of_parameter
 from lockquack.adapters.parameters import ArrayParameter, LazyRange, Parameter
 from lockquack.adapters.reading import as_parameter, require_domain, user_name
 from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
@@ -141,6 +141,15 @@ class FamilyPredictive(Predictive):
             outcome = self.transform.backward(np.where(outside, np.nan, outcome))
         return outcome if self.family.multivariate else outcome[..., None]
 
+    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
+        """How many observations data for :meth:`with_data` are of: one number, if it is clear."""
+        own = {name: given for name, given in data.items() if name in self.parameters}
+        found = super().numbers_of_rows({k: v for k, v in data.items() if k not in own})
+        for name, given in own.items():
+            event = self.family.event_shape(name, self.observations.d)
+            found |= rows_of_parameter(given, len(event))
+        return found
+
     def with_data(self, y: Any, /, **data: Any) -> Predictive:
         """Return the same posterior's predictions of other outcomes, with other data.
 
@@ -173,8 +182,14 @@ class FamilyPredictive(Predictive):
             positive = name in self.family.positive
             require_domain(name, parameter, observations, positive=positive)
         _require_support(observations, self.family, self.transform, self.likelihood.description)
+        n_chains, n_draws = _common_sample_shape(moved)
         model = replace(
-            self, observations=observations, parameters=moved, log_marginal_likelihood=None
+            self,
+            n_chains=n_chains,
+            n_draws=n_draws,
+            observations=observations,
+            parameters=moved,
+            log_marginal_likelihood=None,
         )
         if self.family.discrete:
             _require_possible(model)
