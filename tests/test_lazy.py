@@ -384,6 +384,32 @@ def test_a_regression_never_exists_as_an_array_of_draws_and_observations():
     assert peak < 0.3 * 8 * n * 400  # one of its three arrays
 
 
+def test_what_is_held_of_each_observation_and_model():
+    rng = np.random.default_rng(4)
+    n, K = 100_000, 4
+    X, y = rng.normal(size=(n, K)), rng.normal(size=n)
+    models = {
+        str(k): lq.from_family(
+            "normal",
+            y=y,
+            mu=lq.linear_predictor(X[:, [k]], rng.normal(0.0, 0.1, size=(4, 5, 1))),
+            sigma=rng.uniform(0.9, 1.1, size=(4, 5)),
+        )
+        for k in range(K)
+    }
+    lock({name: model.restrict(slice(0, 9)) for name, model in models.items()})
+    tracemalloc.start()
+    try:
+        fit = lock(models)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert fit.weights.sizes["model"] == K
+    # Two derivatives with the model, and two with the combination, in its units.
+    assert held / (n * K) < 33
+    assert peak / (n * K) < 55
+
+
 def test_work_in_memory_does_not_import_distributed():
     # Dask itself is imported by xarray, if it is installed.
     script = """

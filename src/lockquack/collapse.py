@@ -26,7 +26,7 @@ observations, :func:`join` puts groups together. :func:`collapse` does all three
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
@@ -44,6 +44,7 @@ from lockquack.jets import (
     softmax,
 )
 from lockquack.kernels import Kernels, kernels_for, plain
+from lockquack.numeric import held_once
 from lockquack.parallel import Divisible, map_observations
 
 Kind = Literal["loo", "in-sample", "held-out"]
@@ -332,11 +333,13 @@ def complete_blocks(parts: Sequence[Blocks]) -> Blocks:
 
 def join(groups: Sequence[Collapsed]) -> Collapsed:
     """Put groups of observations, averaged over the same draws, one after the other."""
+    jet = join_jets([group.jet for group in groups])
     return Collapsed(
-        join_jets([group.jet for group in groups]),
+        # Densities that were not asked for, and equal shares, are one number for all.
+        replace(jet, logp=held_once(jet.logp)),
         np.sum([group.influence for group in groups], axis=0),
         np.sum([group.log_influence for group in groups], axis=0),
-        np.concatenate([group.n_effective for group in groups]),
+        held_once(np.concatenate([group.n_effective for group in groups])),
         groups[0].n_samples,
     )
 

@@ -20,6 +20,7 @@ from lockquack.fitting.selection import SelectionProblem
 from lockquack.fitting.smooth import SmoothProblem
 from lockquack.jets import Array
 from lockquack.notes import Note
+from lockquack.numeric import as_count, as_generator
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.operators.nested import CompositeOperator
@@ -170,11 +171,10 @@ class Combination(Plotting):
         >>> dict(draws.sizes), draws.std("draw").round(2).values
         ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
         """
-        if n < 1:
-            raise ParameterError(f"The number of bootstrap draws must be at least 1; got {n}.")
+        n = as_count("n", n)
         K, n_obs = len(self.names), self.observations.n
         groups = cut(slice(0, n), max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K)))
-        first = np.random.default_rng(random_seed)
+        first = as_generator(random_seed)
         # A stream of random numbers per group: where it is drawn does not matter then.
         streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
         resampling = Resampling(self.problem, self.solution.x)
@@ -267,8 +267,7 @@ class Combination(Plotting):
         >>> draws.dims, draws.attrs["learning_rate"] > 0
         (('chain', 'draw', 'model'), True)
         """
-        if n < 1 or chains < 1:
-            raise ParameterError(f"n and chains must be at least 1; got {n} and {chains}.")
+        n, chains = as_count("n", n), as_count("chains", chains)
         if self.method or isinstance(self.problem, SelectionProblem):
             raise UnsupportedError("These weights are not the optimum of a smooth score.")
         eta = self._curvature.learning_rate() if learning_rate is None else float(learning_rate)
@@ -277,7 +276,7 @@ class Combination(Plotting):
                 f"The learning rate must be positive; it is {eta:g}. Nothing varies if one model "
                 "has all the weight; use bootstrap."
             )
-        rng = np.random.default_rng(random_seed)
+        rng = as_generator(random_seed)
         draws = draw_posterior(self.problem, self.solution.x, eta, chains, n, rng)
         weights = np.apply_along_axis(self.problem.weights, -1, draws)
         return xr.DataArray(
@@ -406,8 +405,7 @@ class Combination(Plotting):
     @cached_property
     def _scored(self) -> Array:
         """Scores of the combination and of each model, (1 + K, n)."""
-        pooled = self.problem.scores(self.solution.x)
-        return np.concatenate([pooled[None], self.problem.model_scores()])
+        return self.problem.all_scores(self.solution.x)
 
     @cached_property
     def _curvature(self) -> Curvature:

@@ -14,7 +14,8 @@ from lockquack.density.members import are_discrete, log_components, require_eval
 from lockquack.density.nodes import Laid, lay_nodes
 from lockquack.errors import UnsupportedError
 from lockquack.evidence import Evidence
-from lockquack.jets import Array, Jet, stack_jets
+from lockquack.jets import Array, Jet
+from lockquack.numeric import held_once
 from lockquack.operators import Operator
 from lockquack.parallel import map_observations
 from lockquack.predictive import Predictive
@@ -58,7 +59,7 @@ def gather(
             )
     observations = next(iter(models.values())).observations
     unit = rule.unit(observations.values) if rule.needs_derivatives else np.ones(0)
-    jets = stack_jets([in_units(each.jet, unit) for each in collapsed])
+    jets = _stacked([each.jet for each in collapsed], unit)
     neighbours = _neighbours(models, rule, scores) if rule.needs_neighbours else None
     gathered = Gathered(Evidence(jets, (), neighbours), collapsed)
     if not rule.needs_normaliser or operator.normalised:
@@ -85,6 +86,19 @@ def _require_one_kind(models: Mapping[str, Predictive]) -> None:
 def in_units(jet: Jet, unit: Array) -> Jet:
     """Measure derivatives in units of the outcome."""
     return Jet(jet.logp, jet.grad * unit, jet.curv * np.square(unit))
+
+
+def _stacked(jets: Sequence[Jet], unit: Array) -> Jet:
+    """Stack the models' jets, (K, n) and (K, n, d), in units of the outcome.
+
+    Of many observations this is all that is held, so one model is scaled at a time.
+    """
+    logp = held_once(np.stack([jet.logp for jet in jets]))
+    grad, curv = np.empty((2, len(jets), *jets[0].grad.shape))
+    for k, jet in enumerate(jets):
+        scaled = in_units(jet, unit)
+        grad[k], curv[k] = scaled.grad, scaled.curv
+    return Jet(logp, grad, curv)
 
 
 def _neighbours(models: Mapping[str, Predictive], rule: Rule, scores: Kind) -> Array:

@@ -275,8 +275,9 @@ def _sampling_errors(scored: Array) -> Array:
     The largest of those of the model's score, of its distance to the combination, and of the
     combination's score: a model that scores the same everywhere has none of its own.
     """
-    errors = [scored[1:].std(axis=1), (scored[1:] - scored[0]).std(axis=1)]
-    return np.sqrt(scored.shape[1]) * np.maximum(np.max(errors, axis=0), scored[0].std())
+    pooled = scored[0]
+    errors = [max(each.std(), (each - pooled).std(), pooled.std()) for each in scored[1:]]
+    return np.sqrt(pooled.size) * np.array(errors)
 
 
 def identifiability_notes(

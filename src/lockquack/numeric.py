@@ -1,4 +1,4 @@
-"""Reading numbers from whatever users hand in."""
+"""Reading numbers from whatever users hand in, and holding many that are the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lockquack.errors import LockquackError, NonFiniteError
-from lockquack.jets import Numeric
+from lockquack.errors import LockquackError, NonFiniteError, ParameterError
+from lockquack.jets import Array, Numeric
 
 _REMEDIES = {
     "c": "Take its real part.",
@@ -42,7 +42,7 @@ def as_numeric(name: str, given: Any, error: type[LockquackError] = LockquackErr
     if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
         at = np.argwhere(np.ma.getmaskarray(given))
         raise NonFiniteError(
-            f"{name} is masked at position {tuple(at[0].tolist())} and {len(at) - 1} more. "
+            f"{name} is masked at position {tuple(at[0].tolist())}{and_more(len(at) - 1)}. "
             "Drop the missing values before combining."
         )
     try:
@@ -55,3 +55,61 @@ def as_numeric(name: str, given: Any, error: type[LockquackError] = LockquackErr
         remedy = _REMEDIES.get(array.dtype.kind, "Convert it with np.asarray(..., dtype=float).")
         raise error(f"{name} is not numeric: it has the dtype {array.dtype}. {remedy}")
     return array
+
+
+def and_more(count: int) -> str:
+    """End a message that names the first of several.
+
+    Examples
+    --------
+    >>> and_more(0), and_more(2)
+    ('', ' and 2 more')
+    """
+    return f" and {count} more" if count else ""
+
+
+def as_count(name: str, given: Any) -> int:
+    """Read how many of something are wanted: a whole number from 1.
+
+    Examples
+    --------
+    >>> as_count("n", np.int64(5))
+    5
+    >>> as_count("n", 1e3)
+    Traceback (most recent call last):
+    lockquack.errors.ParameterError: n must be a whole number from 1; got 1000.0.
+    """
+    if not isinstance(given, int | np.integer) or given < 1:
+        raise ParameterError(f"{name} must be a whole number from 1; got {given!r}.")
+    return int(given)
+
+
+def as_generator(random_seed: Any) -> np.random.Generator:
+    """Make a generator of random numbers of whatever numpy takes as a seed.
+
+    Examples
+    --------
+    >>> as_generator(-1)
+    Traceback (most recent call last):
+    lockquack.errors.ParameterError: random_seed must be an integer from 0, ...; got -1.
+    """
+    try:
+        return np.random.default_rng(random_seed)
+    except (TypeError, ValueError) as reason:
+        raise ParameterError(
+            f"random_seed must be an integer from 0, a numpy Generator or None; got "
+            f"{random_seed!r}."
+        ) from reason
+
+
+def held_once(values: Array) -> Array:
+    """Return an array whose numbers are all the same as a view of one of them.
+
+    Examples
+    --------
+    >>> held_once(np.full(1000, np.nan)).strides, held_once(np.arange(3.0)).strides
+    ((0,), (8,))
+    """
+    first = values.flat[0] if values.size else np.nan
+    same = np.isnan(values) if np.isnan(first) else values == first
+    return np.broadcast_to(first, values.shape) if same.all() else values

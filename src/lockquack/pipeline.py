@@ -151,7 +151,7 @@ def _solve_resolved(
 
 def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
     models, problem, solution = fit.models or {}, fit.problem, fit.solution
-    scored = np.concatenate([problem.scores(solution.x)[None], problem.model_scores()])
+    scored = problem.all_scores(solution.x)
     notes = [*convergence_notes(solution), *bound_notes(problem, solution.x)]
     if problem.rule.needs_derivatives:
         notes += examine_edges(models, problem.operator, problem.rule, solution.x)
@@ -159,7 +159,8 @@ def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
     notes += examine_tails(models, problem.operator, solution.x)
     if fit.scores == "loo" and (problem.rule.needs_density or problem.operator.needs_density):
         pareto_k = [model.loo().pareto_k for model in models.values()]
-        consequence = "Scores and weights rest on them."
+        fitted = "Scores and weights" if problem.resamples else "The scores"
+        consequence = f"{fitted} rest on them."
         notes += pareto_notes(models, pareto_k, fit.observations, consequence)
     return [
         *notes,

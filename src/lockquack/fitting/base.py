@@ -95,15 +95,23 @@ class Problem(ABC):
 
     def model_scores(self) -> Array:
         """Score of each model alone, (K, n)."""
-        evidence = self.evidence
-        beside = evidence.neighbours
-        nothing = np.zeros(evidence.n_obs)
-        return np.stack(
-            [
-                self.rule.score(Pooled(jet, nothing, None if beside is None else beside[k]))
-                for k, jet in enumerate(evidence.jets)
-            ]
-        )
+        scores = np.empty((self.K, self.evidence.n_obs))
+        self._score_models(out=scores)
+        return scores
+
+    def all_scores(self, x: Array) -> Array:
+        """Score of the pool and of each model alone, (1 + K, n)."""
+        pooled = self.scores(x)
+        scores = np.empty((1 + self.K, pooled.size))
+        scores[0] = pooled
+        self._score_models(out=scores[1:])
+        return scores
+
+    def _score_models(self, out: Array) -> None:
+        # One after the other: of many observations, little else fits into memory.
+        beside, nothing = self.evidence.neighbours, np.zeros(self.evidence.n_obs)
+        for k, jet in enumerate(self.evidence.jets):
+            out[k] = self.rule.score(Pooled(jet, nothing, None if beside is None else beside[k]))
 
     def weights(self, x: Array) -> Array:
         """Share of each model in the pool, (K,)."""
