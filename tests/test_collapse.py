@@ -290,6 +290,7 @@ class Counting:
     def __init__(self, model, contiguous=False):
         self.model, self.draws_are_contiguous = model, contiguous
         self.is_thread_safe, self.is_computed = True, model.is_computed
+        self.is_read_in_place = model.is_read_in_place
         self.n_components = model.n_components
         self.n_chains, self.n_draws, self.n_obs = model.n_chains, model.n_draws, model.n_obs
         self.read = {"logp": 0, "derivatives": 0}
@@ -319,7 +320,7 @@ def test_every_number_is_read_once_in_small_tiles(rng, kind, contiguous):
     most = plain.HELD_TILE
     assert source.largest <= most
     # Neither are they many: at most one more per chain and group than would hold everything.
-    groups = len(observation_groups(source, Average(kind)))
+    groups = len(observation_groups(source, BlockGrid(2, 530, 700), Average(kind)))
     assert source.tiles <= 2 * size / most + 2 * groups * source.n_chains
     reference = lq.from_arrays(**given).collapse(kind)
     np.testing.assert_allclose(collapsed.jet.curv, reference.jet.curv, rtol=1e-12)
@@ -447,7 +448,7 @@ def cut(size, places):
 def test_pieces_give_what_the_whole_gives(rng, kind, d, places):
     model = lq.from_arrays(**arrays(rng, chains=3, draws=105, n=23, d=d))
     whole = collapse(model, kind, density=True)
-    grid, average = BlockGrid(3, 105), Average(kind, density=True)
+    grid, average = BlockGrid(3, 105, 23), Average(kind, density=True)
     groups = []
     for obs in cut(23, (5, 6)):
         parts = []
@@ -480,7 +481,7 @@ def test_pieces_give_what_the_whole_gives(rng, kind, d, places):
 def test_a_missing_piece_is_missed(rng):
     model = lq.from_arrays(**arrays(rng, chains=2, draws=105, n=4))
     piece = Piece(model, range(2), range(0, 104), range(4))
-    grid = BlockGrid(2, 105)
+    grid = BlockGrid(2, 105, 4)
     with pytest.raises(ShapeError, match="hold 208 draws; there are 210"):
         merge_blocks([pool_blocks(piece, slice(0, 4), grid, Average())], grid)
 
@@ -488,7 +489,8 @@ def test_a_missing_piece_is_missed(rng):
 @pytest.mark.parametrize("kind", ["loo", "in-sample"])
 def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
     model = lq.from_arrays(**arrays(rng, draws=20, n=plain.HELD_ROW + 7))
-    assert len(observation_groups(model, Average(kind))) >= 2
+    grid = BlockGrid(model.n_chains, model.n_draws, model.n_obs)
+    assert len(observation_groups(model, grid, Average(kind))) >= 2
     results = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("LOCKQUACK_NUM_THREADS", threads)

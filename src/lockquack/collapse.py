@@ -51,8 +51,8 @@ Kind = Literal["loo", "in-sample", "held-out"]
 
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
-#: Numbers in a tile that is computed, and in its rows: a few such tiles stay in a core's cache.
-_TILE, _TILE_OBS = 2**16, 2**10
+#: Numbers in a tile that is made, and in its rows: a few such tiles stay in a core's cache.
+_TILE, _TILE_OBS = 2**17, 2**11
 
 
 class DrawJets(Divisible, Protocol):
@@ -77,6 +77,10 @@ class DrawJets(Divisible, Protocol):
     @property
     def draws_are_contiguous(self) -> bool:
         """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
+
+    @property
+    def is_read_in_place(self) -> bool:
+        """Whether tiles are memory that is held, so that reading them makes no arrays."""
 
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
@@ -114,10 +118,16 @@ class Collapsed:
 
 @dataclass(frozen=True)
 class BlockGrid:
-    """Where the blocks of consecutive draws lie; all chains are cut alike."""
+    """The size of a model, and where its blocks of consecutive draws lie: in all chains alike."""
 
     n_chains: int
     n_draws: int  # of a chain
+    n_obs: int
+
+    @property
+    def kernels(self) -> Kernels:
+        """How sums are done: it depends on the whole model, whatever pieces it comes in."""
+        return kernels_for(self.n_chains * self.n_draws * self.n_obs)
 
     @property
     def length(self) -> int:
@@ -138,8 +148,6 @@ class Average:
     log_weights: Array | None = None
     density: bool = False
     derivatives: bool = True
-    #: Draws × observations of the whole model, which decide how sums are done in its pieces.
-    n_numbers: int = 0
 
     @property
     def is_equal(self) -> bool:
@@ -208,14 +216,13 @@ def collapse(
         The jets, (n,) and (n, d), and the influence of the draws on the Hyvärinen score.
     """
     require_known_scores(kind)
-    grid = BlockGrid(source.n_chains, source.n_draws)
-    n_numbers = source.n_chains * source.n_draws * source.n_obs
-    average = Average(kind, log_weights, density, derivatives, n_numbers)
+    grid = BlockGrid(source.n_chains, source.n_draws, source.n_obs)
+    average = Average(kind, log_weights, density, derivatives)
     work = partial(_one_group, grid=grid, average=average)
     groups = []
     # Weights of single observations cannot be sent along with only some of them.
     for group in map_observations(
-        work, (source,), observation_groups(source, average), here=log_weights is not None
+        work, (source,), observation_groups(source, grid, average), here=log_weights is not None
     ):
         groups.append(group)
         progress(len(group.n_effective))
@@ -229,26 +236,26 @@ def _one_group(
     return merge_blocks([pool_blocks(source, obs, grid, average)], grid)
 
 
-def observation_groups(source: DrawJets, average: Average) -> list[slice]:
+def observation_groups(source: DrawJets, grid: BlockGrid, average: Average) -> list[slice]:
     """Cut the observations into groups whose blocks are few, given the memory layout."""
-    at_most, rows = _tile_shape(source, average)
+    at_most, rows = _tile_shape(source, grid, average)
     width = max(1, at_most // source.n_draws) if source.draws_are_contiguous else rows
     width = -(-source.n_obs // -(-source.n_obs // width))  # groups of nearly the same size
     starts = range(0, source.n_obs, width)
     return [slice(start, min(start + width, source.n_obs)) for start in starts]
 
 
-def _tile_shape(source: DrawJets, average: Average) -> tuple[int, int]:
+def _tile_shape(source: DrawJets, grid: BlockGrid, average: Average) -> tuple[int, int]:
     """Most draws × observations of a tile, and most observations."""
     d = source.n_components
-    if source.is_computed:
-        # What computes a tile takes its time to begin with; a few components are no more work.
-        most, most_obs, share = _TILE, _TILE_OBS, max(1, d // 4)
-    else:
-        kernels = kernels_for(average.n_numbers)
+    if source.is_read_in_place:
+        kernels = grid.kernels
         # Blocks with weights of their own are several arrays more.
         row = kernels.HELD_ROW if average.is_equal else kernels.HELD_ROW // 4
         most, most_obs, share = kernels.HELD_TILE, row, d
+    else:
+        # What computes a tile takes its time to begin with; a few components are no more work.
+        most, most_obs, share = _TILE, _TILE_OBS, max(1, d // 4)
     return most // share, max(1, most_obs // share)
 
 
@@ -277,7 +284,6 @@ def pool_blocks(
     first_chain, first_draw
         Place of the source's first chain and draw among all of them.
     """
-    kernels = kernels_for(average.n_numbers)
     tiles = list(_tiles(source, obs, grid, average, first_chain, first_draw))
     blocks = _empty_blocks(tiles, average, source.n_components)
     start = 0
@@ -285,7 +291,7 @@ def pool_blocks(
     with np.errstate(over="ignore", invalid="ignore"):
         for tile in tiles:
             stop = start + len(tile.number)
-            _pool_tile(source, tile, average, kernels, out=blocks[start:stop])
+            _pool_tile(source, tile, average, grid.kernels, out=blocks[start:stop])
             start = stop
     return blocks
 
@@ -303,8 +309,11 @@ def merge_blocks(parts: Sequence[Blocks], grid: BlockGrid) -> Collapsed:
         if found != n_samples:
             raise ShapeError(f"The blocks to merge hold {found} draws; there are {n_samples}.")
         share, log_total = softmax(blocks.log_mass)
-        pool = _pool_equal_cells if share.shape[1] == 1 else _pool_cells
-        grad, curv, influence = pool(share, blocks.grad, blocks.curv)
+        if share.shape[1] == 1:
+            pooled = _pool_equal_cells(share, blocks.grad, blocks.curv, grid.kernels)
+        else:
+            pooled = _pool_cells(share, blocks.grad, blocks.curv)
+        grad, curv, influence = pooled
         weight, log_weight = softmax(blocks.log_weight)
         carried = 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
     n_obs, d = grad.shape
@@ -381,7 +390,7 @@ def _tiles(
     first_draw: int,
 ) -> Iterator[_Tile]:
     """Cut the source at the ends of blocks, into tiles of as many blocks as stay in cache."""
-    at_most, _ = _tile_shape(source, average)
+    at_most, _ = _tile_shape(source, grid, average)
     at_once = max(1, at_most // (grid.length * (obs.stop - obs.start)))
     end = first_draw + source.n_draws
     for chain in range(source.n_chains):
@@ -458,17 +467,17 @@ def _pool_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, A
     return mean, pooled, np.einsum("bi,bid->bd", share, effect)
 
 
-def _pool_equal_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, Array]:
+def _pool_equal_cells(
+    share: Array, grad: Array, curv: Array, kernels: Kernels
+) -> tuple[Array, Array, Array]:
     """Do the same by shares (block, 1), in products of matrices."""
     mean, pooled = np.empty((2, *grad.shape[1:]))
-    one_group = (1, len(share), -1)
-    plain.pool_members(
-        share[:, 0],
-        grad.reshape(one_group),
-        curv.reshape(one_group),
-        mean.reshape(1, -1),
-        pooled.reshape(1, -1),
-    )
+    g, h = grad.reshape(1, len(share), -1), curv.reshape(1, len(share), -1)
+    m, c = mean.reshape(1, -1), pooled.reshape(1, -1)
+    if (share == share[0]).all():
+        kernels.average_members(g, h, m, c)
+    else:
+        plain.pool_members(share[:, 0], g, h, m, c)
     rows, mean_row = grad.transpose(2, 0, 1), mean.T[:, None]  # (d, block, obs), (d, 1, obs)
     effect = (np.vecdot(rows, rows) - np.vecdot(rows, mean_row)).T
     effect += curv.sum(axis=1) - pooled.sum(axis=0)

@@ -14,6 +14,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+import numpy as np
+
 from lockquack.errors import LockquackError, ParameterError
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def thread_map(
     """
     threads = n_threads() if threads is None else threads
     items = list(items)
+    reuse_memory()
     with _linear_algebra().limit(limits=1, user_api="blas"):
         if threads == 1 or len(items) < 2:
             yield from map(function, items)
@@ -93,14 +96,17 @@ def _in_dask_worker() -> bool:
 
 @cache
 def reuse_memory() -> None:
-    """Let a dask worker use the memory of one array for the next, as other processes do.
+    """Let the memory of one array be used for the next.
 
-    Dask tells the allocator of its workers to give all that is freed back to the system. A pass
-    makes and frees thousands of arrays of half a megabyte a second, and to be given new pages
-    for each takes several times as long as the work. Arrays of 32 MiB and more are given back
-    as before.
+    A pass makes and frees thousands of arrays of a megabyte a second, and to be given new pages
+    for each by the system can take several times as long as the work. The allocator of the GNU
+    library keeps what is freed, up to twice the largest array that it was given back so far, if
+    that was less than 32 MiB. Dask tells the one of its workers to keep nothing.
     """
-    if sys.platform != "linux" or not _in_dask_worker():
+    if sys.platform != "linux":
+        return
+    if not _in_dask_worker():
+        np.empty(31 * 2**20, dtype=np.uint8)  # given back at once, and never written to
         return
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") != _TRIM_OF_DASK:  # somebody's own choice
         return

@@ -256,6 +256,11 @@ class Predictive(ABC):
         """Whether reading takes so much work that it is worth sending elsewhere."""
         return True
 
+    @property
+    def is_read_in_place(self) -> bool:
+        """Whether tiles are memory that is held, so that reading them makes no arrays."""
+        return False
+
     def restrict(self, obs: slice) -> Self | None:
         """Return the same draws at some of the observations; None where it cannot be cut."""
         return None

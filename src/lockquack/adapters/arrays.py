@@ -83,6 +83,12 @@ class ArrayPredictive(Predictive):
         """Whether reading takes so much work that it is worth sending elsewhere: it does not."""
         return False
 
+    @property
+    def is_read_in_place(self) -> bool:
+        """Whether tiles are memory that is held, so that reading them makes no arrays."""
+        held = (self.logp_draws, self.grad_draws, self.curv_draws)
+        return all(array.dtype == np.float64 for array in held)
+
 
 def from_arrays(
     *,

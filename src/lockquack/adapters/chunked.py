@@ -158,7 +158,7 @@ class ChunkedPredictive(Predictive):
 
     def _averages(self, average: Average, reads: Sequence[str]) -> Iterator[Collapsed]:
         """Average over the draws of groups of observations, in order."""
-        grid = BlockGrid(self.n_chains, self.n_draws)
+        grid = BlockGrid(self.n_chains, self.n_draws, self.n_obs)
         arrays = [self.arrays[name] for name in reads]
         if arrays[0].numblocks[:2] == (1, 1):  # each chunk has all the draws
             return self._on_groups(partial(_average, grid=grid, average=average), reads, arrays)

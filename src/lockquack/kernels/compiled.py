@@ -23,7 +23,7 @@ from lockquack.kernels import plain
 Flat = tuple[Array, int]
 
 #: Read once, a tile need not stay in the cache; its rows do.
-HELD_TILE, HELD_ROW = 2**20, 5000
+HELD_TILE, HELD_ROW = 2**21, 5000
 
 #: e^x = 2^k e^r needs log 2 in a part with few digits, whose multiples are exact, and the rest.
 _LOG_2, _LOG_2_REST = 0.693147180369123816490, 1.90821492927058770002e-10
@@ -53,8 +53,8 @@ def _jit(function: Any = None, *, in_any_order: bool = False) -> Any:
 def average_members(grad: Array, curv: Array, mean: Array, pooled: Array) -> None:
     """Pool by equal shares, as :func:`plain.average_members` does."""
     length = grad.shape[1]
-    if _is_in_rows(grad) and _is_in_rows(curv):
-        _average_rows(_lay_out(grad, 1), _lay_out(curv, 1), length, mean, pooled)
+    if _is_in_rows(grad):
+        _average_rows(_lay_out(grad, 1), _lay_out(_in_rows(curv), 1), length, mean, pooled)
     elif _is_in_columns(grad) and _is_in_columns(curv):
         _average_columns(_lay_out(grad, 2), _lay_out(curv, 2), length, mean, pooled)
     else:
