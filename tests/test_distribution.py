@@ -441,6 +441,32 @@ def test_labels(normals):
         fit.interval(90)
 
 
+def test_what_is_asked_for_must_make_sense(normals):
+    fit = lock(normals)
+    for ask, message in (
+        (lambda: fit.sample(1e3), r"n must be a whole number from 1; got 1000\.0"),
+        (lambda: fit.sample(0), "n must be a whole number from 1; got 0"),
+        (lambda: fit.bootstrap(10.5), "n must be a whole number"),
+        (lambda: fit.posterior(10, chains=0), "chains must be a whole number"),
+        (lambda: fit.sample(10, random_seed=-1), "random_seed must be an integer from 0"),
+        (lambda: fit.bootstrap(10, random_seed="a"), "random_seed must be .* got 'a'"),
+        (lambda: fit.posterior(10, random_seed=1.5), "random_seed must be"),
+        (lambda: fit.interval([0.5, 0.9]), "prob must be one number"),
+        (lambda: fit.interval("90%"), "prob must be one number"),
+        (lambda: fit.quantile("a"), "p is not numeric"),
+        (lambda: fit.coverage([], loo=False), "probs must be one or more"),
+        (lambda: fit.plot_weights(fit), "others must be combinations"),
+        (lambda: fit.plot_weights({"again": 3}), "others must be combinations"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            ask()
+
+
+def test_a_file_needs_a_directory(normals, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no directory .*nowhere to write fit.nc"):
+        lock(normals).save(tmp_path / "nowhere" / "fit.nc")
+
+
 def regressions(rng, n=40):
     x = rng.normal(size=(n, 2))
     y = x @ [1.0, -1.0] + rng.normal(size=n)

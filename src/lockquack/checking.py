@@ -10,6 +10,7 @@ import numpy as np
 from lockquack.agreement import Check, Comparison, Quantity, Where
 from lockquack.errors import ObservationMismatchError, UnsupportedError
 from lockquack.jets import Array
+from lockquack.numeric import as_generator
 from lockquack.predictive import Predictive
 
 #: Draws and observations that are looked at, and the largest error that passes.
@@ -94,7 +95,7 @@ def check(
     but the model gives 1.2 (chain ...)
     """
     density = _density_of(source, against)
-    rng = np.random.default_rng(random_seed)
+    rng = as_generator(random_seed)
     places = _Places.choose(source, thorough=thorough, rng=rng)
     tolerance = _TIGHT if thorough else _LOOSE
     rows = [*_compare_densities(source, density, places, tolerance)]

@@ -40,7 +40,7 @@ from lockquack.errors import (
 )
 from lockquack.jets import Array
 from lockquack.notes import Note, density_notes
-from lockquack.numeric import as_numeric
+from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
@@ -219,7 +219,7 @@ class Distribution:
         >>> new.quantile(0.5).round(1).values
         array([ 0.9, -0.5])
         """
-        wanted = np.asarray(p, dtype=np.float64)
+        wanted = np.asarray(as_numeric("p", p, ParameterError), dtype=np.float64)
         if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise ParameterError(f"p must be one or more probabilities between 0 and 1; got {p!r}.")
         values = self.marginals.quantile(np.atleast_1d(wanted))
@@ -395,9 +395,7 @@ class Distribution:
         >>> dict(draws["posterior_predictive"]["y"].sizes)
         {'chain': 1, 'draw': 100, 'obs_id': 2}
         """
-        if n < 1:
-            raise ParameterError(f"The number of draws must be at least 1; got {n}.")
-        rng = np.random.default_rng(random_seed)
+        n, rng = as_count("n", n), as_generator(random_seed)
         if method not in ("auto", "inverse-cdf", *SAMPLERS):
             raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
         if method == "inverse-cdf" or (method == "auto" and self.scalar):
@@ -646,7 +644,7 @@ def pit_values(
     lower = pooled.cdf(y[None] - 1.0)[0]
     if random_seed is None:
         return (lower + upper) / 2
-    rng = np.random.default_rng(random_seed)
+    rng = as_generator(random_seed)
     return lower + rng.random(y.size) * (upper - lower)
 
 
@@ -663,7 +661,9 @@ def coverage_table(
     smallest p-value counts, times their number.
     """
     y, d = outcomes.reshape(-1), outcomes.shape[1]
-    wanted = np.atleast_1d(np.asarray(probs, dtype=np.float64))
+    wanted = np.atleast_1d(np.asarray(as_numeric("probs", probs, ParameterError), np.float64))
+    if wanted.ndim > 1 or wanted.size == 0:
+        raise ParameterError(f"probs must be one or more probabilities; got {probs!r}.")
     table = {}
     for name, each in pooled.items():
         row = {f"{p:g}": float(inside(y, each.interval(p, kind)).mean()) for p in wanted}

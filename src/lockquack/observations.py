@@ -14,7 +14,7 @@ from lockquack.errors import NonFiniteError, ShapeError, SupportError
 from lockquack.families.base import outside
 from lockquack.jets import Array
 from lockquack.labels import from_pandas, labels_of, string_dims
-from lockquack.numeric import as_numeric
+from lockquack.numeric import and_more, as_numeric
 
 OBS_DIM = "obs_id"
 COMPONENT_DIM = "component"
@@ -203,6 +203,6 @@ def _require_finite(observations: Observations) -> None:
     bad = np.flatnonzero(~np.isfinite(observations.values).all(axis=1))
     if bad.size:
         raise NonFiniteError(
-            f"y is not finite at {observations.describe(int(bad[0]))} and {bad.size - 1} more. "
+            f"y is not finite at {observations.describe(int(bad[0]))}{and_more(bad.size - 1)}. "
             "Drop the missing observations from every model before combining."
         )

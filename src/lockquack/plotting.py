@@ -370,13 +370,14 @@ class Plotting(Predicting):
     ) -> dict[str, Combination]:
         """Name this combination and others; those called the same, by their rules as well."""
         own: Any = self
-        if isinstance(others, Mapping):
-            return {self._label: own, **others}
-        fits = [own, *others]
+        given = others.values() if isinstance(others, Mapping) else others
+        fits = [own, *given] if isinstance(given, Iterable) else [own, None]
         if any(not isinstance(fit, Plotting) for fit in fits):
             raise ParameterError(
                 "others must be combinations: a list of them, or a dict from names to them."
             )
+        if isinstance(others, Mapping):
+            return {self._label: own, **others}
         counts = Counter(fit._label for fit in fits)
         names = [
             fit._label if counts[fit._label] == 1 else f"{fit._label} by {fit.rule.label}"

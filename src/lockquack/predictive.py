@@ -17,6 +17,7 @@ from lockquack.diagnostics import ess_mean
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet
+from lockquack.numeric import and_more
 from lockquack.observations import Observations
 from lockquack.parallel import map_observations
 from lockquack.progress import progress_bar
@@ -587,7 +588,7 @@ class Predictive(ABC):
             first = int(np.flatnonzero(~finite)[0])
             raise NonFiniteError(
                 f"The derivatives of {self.likelihood.description} are not finite at "
-                f"{self.observations.describe(first)} and {np.sum(~finite) - 1} more."
+                f"{self.observations.describe(first)}{and_more(int(np.sum(~finite)) - 1)}."
             )
 
     def _repr_html_(self) -> str:

@@ -243,6 +243,8 @@ def _explaining(path: Path) -> Iterator[None]:
 
 
 def _write(data: xr.Dataset | xr.DataTree, path: Path) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {path.parent} to write {path.name} to.")
     engine = _engine(path, flat=isinstance(data, xr.Dataset))
     if engine == "zarr":
         # The third format has no settled specification of strings yet.

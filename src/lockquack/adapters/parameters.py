@@ -23,7 +23,7 @@ from lockquack.labels import (
     require_same_order,
     string_dims,
 )
-from lockquack.numeric import as_numeric
+from lockquack.numeric import and_more, as_numeric
 from lockquack.observations import OBS_DIM
 from lockquack.predictive import Selection, cut
 
@@ -300,6 +300,6 @@ def _finite(name: str, given: Any) -> Array:
     axes = ("chain", "draw", "covariate") if name in ("coef", "intercept") else ("row", "column")
     where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, bad[0].tolist(), strict=False))
     raise ParameterError(
-        f"{name} must be finite; it is {array[tuple(bad[0])]}{where and f' at {where}'}, and "
-        f"{len(bad) - 1} more of its values are not."
+        f"{name} must be finite; it is {array[tuple(bad[0])]}{where and f' at {where}'}"
+        f"{and_more(len(bad) - 1)}."
     )

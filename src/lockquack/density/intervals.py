@@ -38,8 +38,8 @@ class HasIntervals(ABC):
 
         Of whole numbers, it has at least that probability.
         """
-        if not 0 < prob < 1:
-            raise ParameterError(f"prob must lie between 0 and 1; got {prob}.")
+        if not (isinstance(prob, int | float | np.number) and 0 < prob < 1):
+            raise ParameterError(f"prob must be one number between 0 and 1; got {prob!r}.")
         if kind == "central":
             return self.quantile(np.array([(1 - prob) / 2, (1 + prob) / 2]))
         if kind != "hdi":

@@ -157,12 +157,14 @@ def support_of(models: Mapping[str, Predictive], *, of_all: bool) -> tuple[float
 
 def are_discrete(models: Mapping[str, Predictive]) -> bool:
     """Whether the outcomes are discrete; a model of either kind beside one of the other fails."""
-    kinds = {model.likelihood.discrete for model in models.values()}
-    if len(kinds) > 1:
+    discrete = [name for name, model in models.items() if model.likelihood.discrete]
+    if 0 < len(discrete) < len(models):
+        other = next(name for name in models if name not in discrete)
         raise UnsupportedError(
-            "Some models are discrete and others have densities; their pool is neither."
+            f"Model {discrete[0]!r} is discrete and model {other!r} has a density; probabilities "
+            "and densities cannot be pooled or compared. Combine models of one kind."
         )
-    return kinds.pop()
+    return bool(discrete)
 
 
 def require_evaluable(
