@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import dataclass, field
+from threading import Event
 
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from dask import delayed
 
 import lockquack as lq
 from lockquack import streaming
@@ -191,6 +193,31 @@ def test_a_pass_reads_each_chunk_once_and_only_what_it_needs(models):
     model.loo()
     assert set(arrays["logp"].read) == chunks
     assert len(arrays["logp"].read) == len(chunks)
+
+
+def test_results_come_in_order_while_others_are_computed(monkeypatch):
+    monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "2")
+    first_is_here = Event()
+
+    def later(first, i):
+        assert first_is_here.wait(60)
+        return first + i
+
+    first = delayed(int)(0)
+    results = compute_in_order([first, *(delayed(later)(first, i) for i in range(1, 30))])
+    assert next(results) == 0
+    first_is_here.set()
+    assert list(results) == list(range(1, 30))
+    assert list(compute_in_order([first, first])) == [0, 0]
+
+    def fail(i):
+        if i == 5:
+            raise RuntimeError("five")
+        return i
+
+    parts = [delayed(fail)(i) for i in range(9)]
+    with pytest.raises(RuntimeError, match="five"):
+        list(compute_in_order(parts))
 
 
 def counted_tasks(model, monkeypatch):

@@ -8,10 +8,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -194,14 +195,12 @@ def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
     """Compute what dask has delayed, all in one graph; yield the results in order.
 
     On the cluster of the active client; otherwise as dask is configured, by default on threads.
+    Either way a result is there as soon as it and those before it are computed.
     """
     client = active_client()
     if client is None:
-        import dask
-
         with _linear_algebra().limit(limits=1, user_api="blas"):
-            results = dask.compute(*parts, num_workers=n_threads())
-        yield from results
+            yield from _compute_here(list(parts))
         return
     waiting = deque(client.compute(list(parts)))
     try:
@@ -210,6 +209,40 @@ def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
     finally:
         if waiting:
             client.cancel(list(waiting))
+
+
+def _compute_here(parts: Sequence[Any]) -> Iterator[Any]:
+    """Compute in this process; dask tells of each task that is done."""
+    import dask
+    from dask.callbacks import Callback
+
+    wanted = {part.key for part in parts}
+    news: SimpleQueue[tuple[Any, Any] | None] = SimpleQueue()
+    stopped = threading.Event()
+
+    def after_task(key: Any, result: Any, *_: Any) -> None:
+        if stopped.is_set():
+            raise CancelledError  # nobody waits for the others
+        if key in wanted:
+            news.put((key, result))
+
+    callbacks = [*Callback.active, (None, None, None, after_task, None)]
+    compute = partial(dask.compute, num_workers=n_threads(), callbacks=callbacks)
+    with ThreadPoolExecutor(1) as pool:
+        computing = pool.submit(compute, *parts)
+        computing.add_done_callback(lambda _: news.put(None))
+        try:
+            found: dict[Any, Any] = {}
+            for i, part in enumerate(parts):
+                while part.key not in found:
+                    told = news.get()
+                    if told is None:
+                        yield from computing.result()[i:]  # or raises what ended it
+                        return
+                    found[told[0]] = told[1]
+                yield found.pop(part.key)
+        finally:
+            stopped.set()
 
 
 @contextmanager
