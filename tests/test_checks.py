@@ -17,6 +17,7 @@ from lockquack.errors import (
     LockquackError,
     NonFiniteError,
     ObservationMismatchError,
+    ParameterError,
     SmoothnessError,
     SupportWarning,
     TransformError,
@@ -345,6 +346,10 @@ def test_arrays_are_checked_against_a_density_only(rng):
     assert lq.check(right, against=other_draws).to_dataframe()["error"].iloc[0] > 0.1
     with pytest.raises(UnsupportedError, match="whose density can be evaluated"):
         lq.check(right, against=right)
+    with pytest.raises(ParameterError, match="must be one model.* got dict"):
+        lq.check({"exact": exact})
+    with pytest.raises(ParameterError, match="against= must be one model.* got str"):
+        lq.check(right, against="exact")
     with pytest.raises(ObservationMismatchError, match="20 draws, against= has 10"):
         lq.check(right, against=lq.from_family("normal", y=y, mu=mu[:, :10], sigma=1.0))
     with pytest.raises(ObservationMismatchError, match="different outcomes"):

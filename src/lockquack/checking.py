@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockquack.agreement import Check, Comparison, Quantity, Where
-from lockquack.errors import ObservationMismatchError, UnsupportedError
+from lockquack.errors import ObservationMismatchError, ParameterError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.numeric import as_generator
 from lockquack.predictive import Predictive
@@ -113,6 +113,12 @@ def check(
 
 def _density_of(source: Predictive, against: Predictive | None) -> Predictive:
     """Find the log density that the derivatives are compared with."""
+    for what, given in (("the model", source), ("against=", against or source)):
+        if not isinstance(given, Predictive):
+            raise ParameterError(
+                f"{what} must be one model, as from_family, from_arrays or an adapter makes it; "
+                f"got {type(given).__name__}."
+            )
     source.require_derivatives()
     if against is None:
         if not source.evaluable:
