@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 import lockquack as lq
+from lockquack.density import streamed
 from lockquack.density.calibration import uniformity
+from lockquack.density.nodes import lay_nodes
 from lockquack.density.pooled import PooledDistribution
 from lockquack.errors import LockquackWarning
 from lockquack.operators import Locking
+from lockquack.testing import example_models
 from tests.helpers import lock
 
 
@@ -103,6 +108,24 @@ def test_the_table_shows_what_combining_bought(rng):
     assert table.loc["[stacking]", "width_0.9"] > 1.2 * table.loc["[locking]", "width_0.9"]
 
 
+def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
+    monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "1")
+    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 5)
+    laid = []
+
+    def watched(*args, **options):
+        assert not any(each() for each in laid)
+        parts = lay_nodes(*args, **options)
+        laid.extend(weakref.ref(part) for part in parts)
+        return parts
+
+    monkeypatch.setattr(streamed, "lay_nodes", watched)
+    table = lock(example_models(30)).coverage([0.5, 0.9], loo=False)
+    assert len(laid) == 6
+    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 30)
+    pd.testing.assert_frame_equal(lock(example_models(30)).coverage([0.5, 0.9], loo=False), table)
+
+
 def test_probabilities_of_counts(rng):
     n = 300
     y = rng.poisson(4.0, size=n)
@@ -130,8 +153,11 @@ def test_models_that_end_at_different_places(rng):
     fit = lock(models, prior=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LockquackWarning)
-        pooled = fit._side_by_side(False, None)
-    np.testing.assert_allclose(pooled["normal"].cdf(np.zeros((1, 60))), 0.5, atol=0.01)
-    np.testing.assert_allclose(pooled["gamma"].cdf(y[None])[0], stats.gamma.cdf(y, 3.0), atol=1e-8)
-    own = fit.distribution().pooled
-    np.testing.assert_allclose(pooled["[locking]"].cdf(y[None]), own.cdf(y[None]), atol=1e-7)
+        beside = fit._side_by_side(False, None, probs=[0.5])
+    pit = {name: each.pit(None) for name, each in beside.items()}
+    np.testing.assert_allclose(pit["normal"], stats.norm.cdf(y, 0.0, 2.0), atol=0.01)
+    np.testing.assert_allclose(pit["gamma"], stats.gamma.cdf(y, 3.0), atol=1e-8)
+    np.testing.assert_allclose(pit["[locking]"], fit.pit(loo=False), atol=1e-7)
+    # Half of it is on the other side of the gamma's end.
+    width = 4.0 * stats.norm.ppf(0.75)
+    assert beside["normal"].widths() == pytest.approx([width], rel=0.01)

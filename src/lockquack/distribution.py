@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,9 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from lockquack.density.calibration import inside, uniformity
+from lockquack.density.calibration import Calibrated, look_at, uniformity
 from lockquack.density.drawn import DrawnDistribution
-from lockquack.density.intervals import HasIntervals, IntervalKind
+from lockquack.density.intervals import IntervalKind
 from lockquack.density.members import are_discrete, require_evaluable
 from lockquack.density.pooled import (
     Normalised,
@@ -39,9 +39,10 @@ from lockquack.errors import (
     unknown_name,
 )
 from lockquack.jets import Array
+from lockquack.labels import Labels, from_pandas, labels_of, require_same_labels
 from lockquack.notes import Note, density_notes
 from lockquack.numeric import as_count, as_generator, as_numeric
-from lockquack.observations import Observations
+from lockquack.observations import OBS_DIM, Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
 from lockquack.stored import WeightedDraws, stored_mixture
@@ -447,7 +448,8 @@ class Distribution:
         marginals = self.marginals
         if self.scalar:
             self.normalised(stacklevel=stacklevel + 1)
-        values = pit_values(marginals, self.observations.values.reshape(-1), random_seed)
+        found = look_at(marginals, self.observations.values.reshape(1, -1))
+        values = Calibrated(found).pit(random_seed)
         return self._label(values[None], None, "pit")
 
     @property
@@ -563,6 +565,8 @@ class Distribution:
             return self.observations.values.reshape(1, -1), None
         if isinstance(y, xr.DataArray):
             return self._labelled_points(y)
+        if isinstance(y, pd.Series) and len(y) == self.observations.n:
+            self._require_own_labels(labels_of(from_pandas(y.rename_axis(None), OBS_DIM, "")))
         values = as_numeric("y", y).astype(np.float64)
         n, size = self.observations.n, self.observations.values.size
         own = () if self.scalar else (self.observations.d,)
@@ -586,12 +590,24 @@ class Distribution:
         extra = [str(dim) for dim in y.dims if dim not in dims]
         if len(extra) > 1:
             raise ShapeError(f"y has more than one dimension besides {dims}: {extra}.")
-        grid, y = xr.broadcast(*xr.align(grid, y, join="override" if not extra else "outer"))
+        self._require_own_labels(labels_of(y))
+        as_numeric("y", y.values)
+        grid, y = xr.broadcast(*xr.align(grid, y, join="override", exclude=extra))
         values = y.transpose(*extra, *dims).values.astype(np.float64)
         if not extra:
             return values.reshape(1, -1), None
         labels = y.coords[extra[0]].values if extra[0] in y.coords else None
         return values.reshape(len(values), -1), {extra[0]: labels}
+
+    def _require_own_labels(self, labels: Labels) -> None:
+        """Refuse outcomes that say that they are those of other observations, or in another order.
+
+        A Series has one dimension, whatever it is called.
+        """
+        own = self.observations
+        if OBS_DIM in labels and len(own.dims) == 1:
+            labels = {**labels, own.dims[0]: labels[OBS_DIM]}
+        require_same_labels("y", labels, own.labels, of="the observations")
 
     def _label(self, values: Array, leading: dict[str, Any] | None, name: str) -> xr.DataArray:
         """Label (point, n × d); without a leading dimension there is one point."""
@@ -634,25 +650,18 @@ class Distribution:
         return xr.DataTree.from_dict(groups)
 
 
-def pit_values(
-    pooled: HasIntervals, y: Array, random_seed: int | np.random.Generator | None
-) -> Array:
-    """Probabilities F(y), (n,); of whole numbers a random one between F(y − 1) and F(y)."""
-    upper = pooled.cdf(y[None])[0]
-    if not pooled.discrete:
-        return upper
-    lower = pooled.cdf(y[None] - 1.0)[0]
-    if random_seed is None:
-        return (lower + upper) / 2
-    rng = as_generator(random_seed)
-    return lower + rng.random(y.size) * (upper - lower)
+def read_probabilities(probs: ArrayLike) -> tuple[float, ...]:
+    """Read one or more probabilities; whether they are some is seen where they are used."""
+    wanted = np.atleast_1d(np.asarray(as_numeric("probs", probs, ParameterError), np.float64))
+    if wanted.ndim > 1 or wanted.size == 0:
+        raise ParameterError(f"probs must be one or more probabilities; got {probs!r}.")
+    return tuple(wanted.tolist())
 
 
 def coverage_table(
-    pooled: Mapping[str, HasIntervals],
+    calibrated: Mapping[str, Calibrated],
     outcomes: Array,
-    probs: ArrayLike,
-    kind: IntervalKind,
+    probs: Sequence[float],
     random_seed: int,
 ) -> pd.DataFrame:
     """Share of outcomes (n, d) within intervals, and uniformity, by prediction.
@@ -661,18 +670,14 @@ def coverage_table(
     smallest p-value counts, times their number.
     """
     y, d = outcomes.reshape(-1), outcomes.shape[1]
-    wanted = np.atleast_1d(np.asarray(as_numeric("probs", probs, ParameterError), np.float64))
-    if wanted.ndim > 1 or wanted.size == 0:
-        raise ParameterError(f"probs must be one or more probabilities; got {probs!r}.")
     table = {}
-    for name, each in pooled.items():
-        row = {f"{p:g}": float(inside(y, each.interval(p, kind)).mean()) for p in wanted}
-        pit = pit_values(each, y, random_seed).reshape(outcomes.shape)
+    for name, each in calibrated.items():
+        shares = zip(probs, each.coverage(y).tolist(), strict=True)
+        pit = each.pit(random_seed).reshape(outcomes.shape)
         smallest = min(uniformity(component) for component in pit.T)
-        widths = np.ptp(each.interval(float(wanted[-1]), kind), axis=0)
         table[name] = {
-            **row,
-            f"width_{wanted[-1]:g}": float(widths.mean()),
+            **{f"{prob:g}": share for prob, share in shares},
+            f"width_{probs[-1]:g}": float(each.widths()[-1]),
             "uniformity_p": min(1.0, d * smallest),
         }
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("model")

@@ -446,13 +446,10 @@ class Plotting(Predicting):
         self, loo: bool, random_seed: int, progressbar: bool | None
     ) -> tuple[Array, dict[str, Array]]:
         """PIT values of the combination, and of the models, with one pass over the draws."""
-        from lockquack.distribution import pit_values
-
         beside = self._side_by_side(loo, progressbar)
         if loo:
             self._warn_of_pareto("So is their calibration there.", stacklevel=4)
-        y = self.observations.values.reshape(-1)
-        pit = {name: pit_values(each, y, random_seed) for name, each in beside.items()}
+        pit = {name: each.pit(random_seed) for name, each in beside.items()}
         return next(iter(pit.values())), {name: pit[name] for name in self.names}
 
     def _beside_model(self, name: str) -> tuple[Array, Array, str]:

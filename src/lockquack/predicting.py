@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from lockquack.predictive import Predictive
 
 if TYPE_CHECKING:
     from lockquack.combination import Combination
+    from lockquack.density.calibration import Calibrated
     from lockquack.density.intervals import HasIntervals, IntervalKind
     from lockquack.distribution import Distribution
 
@@ -589,12 +590,13 @@ class Predicting(ABC):
            its applications in goodness-of-fit evaluation and multiple sample comparison.
            Statistics and Computing 32(32). arXiv:2103.10522.
         """
-        from lockquack.distribution import coverage_table
+        from lockquack.distribution import coverage_table, read_probabilities
 
-        pooled = self._side_by_side(loo, progressbar)
+        wanted = read_probabilities(probs)
+        beside = self._side_by_side(loo, progressbar, wanted, kind)
         if loo:
             self._warn_of_pareto("So are their intervals there.", stacklevel=3)
-        return coverage_table(pooled, self.observations.values, probs, kind, random_seed)
+        return coverage_table(beside, self.observations.values, wanted, random_seed)
 
     @cached_property
     def _distributions(self) -> dict[bool, Distribution]:
@@ -610,17 +612,39 @@ class Predicting(ABC):
         for note in pareto_notes(models, pareto_k, self.observations, consequence):
             warnings.warn(note.message, note.category, stacklevel=stacklevel)
 
-    def _side_by_side(self, loo: bool, progressbar: bool | None) -> dict[str, HasIntervals]:
-        """Predictions of the combination, of stacking and of the models."""
+    def _side_by_side(
+        self,
+        loo: bool,
+        progressbar: bool | None,
+        probs: Sequence[float] = (),
+        kind: IntervalKind = "central",
+    ) -> dict[str, Calibrated]:
+        """Look at the outcomes with the combination, with stacking and with the models."""
+        from lockquack.density.calibration import Calibrated, look_at
+        from lockquack.density.nodes import general_pools
+        from lockquack.density.streamed import ask_side_by_side
         from lockquack.methods import stack
 
-        models = self._require_models()
+        models, y = self._require_models(), self.observations.values.reshape(1, -1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LockquackWarning)
             stacked = stack(models, progressbar=progressbar)
+        question = partial(look_at, probs=probs, kind=kind)
         if self.observations.d > 1 or not all(model.evaluable for model in models.values()):
-            return self._drawn_side_by_side(stacked, loo)
-        return self._pooled_side_by_side(stacked, loo, progressbar)
+            drawn = self._drawn_side_by_side(stacked, loo)
+            return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
+        linear = partial(stacked.operator.pool_density, x=stacked.weights.values)
+        names = [f"[{self.operator.name}]", _STACK, *self.names]
+        answers = ask_side_by_side(
+            models,
+            [self._pool_of_all(), linear, *general_pools(len(models))[: len(models)]],
+            question,
+            y,
+            loo=loo,
+            what="coverage cannot be computed",
+            progressbar=progressbar,
+        )
+        return {name: Calibrated(each) for name, each in zip(names, answers, strict=True)}
 
     def _drawn_side_by_side(self, stacked: Combination, loo: bool) -> dict[str, HasIntervals]:
         from lockquack.distribution import Distribution
@@ -636,32 +660,6 @@ class Predicting(ABC):
             **each,
         }
         return {name: prediction.marginals for name, prediction in predictions.items()}
-
-    def _pooled_side_by_side(
-        self, stacked: Combination, loo: bool, progressbar: bool | None
-    ) -> dict[str, HasIntervals]:
-        """All of them by quadrature on the same nodes."""
-        from lockquack.density.nodes import lay_nodes
-        from lockquack.density.pooled import PooledDistribution
-
-        models = self._require_models()
-        linear = partial(stacked.operator.pool_density, x=stacked.weights.values)
-        own = self._pool_of_all()
-        each = [lambda logp, k=k: logp[k] for k in range(len(models))]
-        laid = lay_nodes(
-            models,
-            loo=loo,
-            pools=[own, linear, *each],
-            of_all=False,
-            what="coverage cannot be computed",
-            progressbar=progressbar,
-        )
-        names = [f"[{self.operator.name}]", _STACK, *self.names]
-        pools = [own, linear, *each]
-        return {
-            name: PooledDistribution(models, pool, loo, laid)
-            for name, pool in zip(names, pools, strict=True)
-        }
 
     @abstractmethod
     def _pool_of_all(self) -> Any:

@@ -13,15 +13,20 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 from scipy.stats import binom
 
+from lockquack.density.intervals import HasIntervals, IntervalKind
 from lockquack.errors import ParameterError
 from lockquack.jets import Array
+from lockquack.numeric import as_generator
 
 #: Most places at which the distribution function is looked at.
 _PLACES = 100
@@ -96,6 +101,49 @@ def _surprise(counts: NDArray[np.int64], n: int, places: Array) -> Array:
     return np.asarray(np.minimum(below, above).min(axis=-1))
 
 
-def inside(y: Array, ends: Array) -> Array:
-    """Whether outcomes (n,) lie between the ends (2, n) of their intervals."""
-    return np.asarray((ends[0] <= y) & (y <= ends[1]))
+@dataclass(frozen=True)
+class Calibrated:
+    """What predictions say of the outcomes that were observed, as :func:`look_at` finds it."""
+
+    numbers: Array  # (2 prob + 2, n)
+
+    def coverage(self, y: Array) -> Array:
+        """Share of outcomes (n,) that lie in the intervals of each probability, (prob,)."""
+        low, high = self._ends()
+        return np.asarray(((low <= y) & (y <= high)).mean(axis=1))
+
+    def widths(self) -> Array:
+        """Mean width of the intervals of each probability, (prob,)."""
+        low, high = self._ends()
+        return np.asarray((high - low).mean(axis=1))
+
+    def pit(self, random_seed: Any) -> Array:
+        """Probabilities F(y), (n,); of whole numbers a random one between F(y − 1) and F(y).
+
+        Without a seed, their mean.
+        """
+        lower, upper = self.numbers[-2:]
+        if random_seed is None or np.array_equal(lower, upper):
+            return (lower + upper) / 2
+        rng = as_generator(random_seed)
+        return lower + rng.random(lower.size) * (upper - lower)
+
+    def _ends(self) -> tuple[Array, Array]:
+        return self.numbers[:-2:2], self.numbers[1:-2:2]
+
+
+def look_at(
+    predicted: HasIntervals,
+    y: Array,
+    *,
+    probs: Sequence[float] = (),
+    kind: IntervalKind = "central",
+) -> Array:
+    """Find ends of intervals, and F(y − 1) and F(y) at outcomes, (1, n) → (2 prob + 2, n).
+
+    For outcomes that are not whole numbers F(y) takes the place of F(y − 1).
+    """
+    ends = [predicted.interval(prob, kind) for prob in probs]
+    upper = predicted.cdf(y)
+    lower = predicted.cdf(y - 1.0) if predicted.discrete else upper
+    return np.concatenate([*ends, lower, upper])

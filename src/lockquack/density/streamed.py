@@ -9,7 +9,9 @@ from functools import cached_property, partial
 import numpy as np
 
 from lockquack.density.members import are_discrete, require_evaluable
+from lockquack.density.nodes import lay_nodes
 from lockquack.density.pooled import PooledDistribution
+from lockquack.density.quadrature import Pool
 from lockquack.jets import Array
 from lockquack.operators import Operator
 from lockquack.parallel import map_observations
@@ -117,8 +119,6 @@ class StreamedDistribution(PooledDistribution):
 
     def _ask(self, question: Callable[..., Array], *tables: Array) -> Array:
         """Ask the pool of each group, with its columns of tables; join the answers' last axes."""
-        models = tuple(self.models.values())
-        groups = models[0].observation_slices()
         answer = partial(
             _answer,
             names=tuple(self.models),
@@ -127,13 +127,60 @@ class StreamedDistribution(PooledDistribution):
             loo=self.loo,
             question=question,
         )
-        columns = [[table[:, obs] for obs in groups] for table in tables]
-        answers = []
-        with progress_bar(self.n_obs, "densities on nodes", self.progressbar) as advance:
-            for part in map_observations(answer, models, groups, *columns):
-                answers.append(part)
-                advance(part.shape[-1])
-        return np.concatenate(answers, axis=-1)
+        return _by_groups(self.models, answer, tables, self.progressbar)
+
+
+def ask_side_by_side(
+    models: Mapping[str, Predictive],
+    pools: Sequence[Pool],
+    question: Callable[..., Array],
+    *tables: Array,
+    loo: bool,
+    what: str,
+    progressbar: bool | None = None,
+) -> Array:
+    """Ask several pools of the models on the same nodes, which are not kept.
+
+    Parameters
+    ----------
+    models
+        Evaluable anywhere; ``what`` says what cannot be done if one is not.
+    pools
+        Functions of the models' log densities, which may be positive wherever a model is.
+    question
+        Called with the distribution of one pool at some observations and their columns of the
+        tables; its answer has the observations last.
+    *tables
+        Arrays with the observations last, (..., n).
+    loo, what, progressbar
+        As for :func:`lockquack.density.nodes.lay_nodes`.
+
+    Returns
+    -------
+    ndarray
+        The answers, with an axis of pools in front.
+    """
+    require_evaluable(models, what)
+    answer = partial(_answer_each, names=tuple(models), pools=pools, loo=loo, question=question)
+    return _by_groups(models, answer, tables, progressbar)
+
+
+def _by_groups(
+    models: Mapping[str, Predictive],
+    answer: Callable[..., Array],
+    tables: Sequence[Array],
+    progressbar: bool | None,
+) -> Array:
+    """Answer for each group of observations, with its columns of tables; join the last axes."""
+    each = tuple(models.values())
+    groups = each[0].observation_slices()
+    columns = [[table[:, obs] for obs in groups] for table in tables]
+    answers = []
+    with progress_bar(each[0].n_obs, "densities on nodes", progressbar) as advance:
+        for part in map_observations(answer, each, groups, *columns):
+            answers.append(part)
+            advance(part.shape[-1])
+    return np.concatenate(answers, axis=-1)
 
 
 def _answer(
@@ -149,3 +196,18 @@ def _answer(
     named = dict(zip(names, models, strict=True))
     group = PooledDistribution.of(named, operator, x, loo=loo, slices=[obs], progressbar=False)
     return question(group, *columns)
+
+
+def _answer_each(
+    models: Sequence[Predictive],
+    obs: slice,
+    *columns: Array,
+    names: Sequence[str],
+    pools: Sequence[Pool],
+    loo: bool,
+    question: Callable[..., Array],
+) -> Array:
+    named = dict(zip(names, models, strict=True))
+    laid = lay_nodes(named, loo=loo, pools=pools, slices=[obs], of_all=False, progressbar=False)
+    groups = [PooledDistribution(named, pool, loo, laid) for pool in pools]
+    return np.stack([question(group, *columns) for group in groups])

@@ -14,7 +14,7 @@ import pandas as pd
 from lockquack.combination import Combination
 from lockquack.comparison import compare
 from lockquack.diagnostics import pareto_k_threshold
-from lockquack.distribution import coverage_table, pit_values
+from lockquack.distribution import coverage_table
 from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.notes import Note, pareto_notes
@@ -107,16 +107,16 @@ class _Gatherer:
         fit = self.fit
         try:
             with self.remarks():
-                beside = fit._side_by_side(fit.scores == "loo", self.progressbar)
+                beside = fit._side_by_side(fit.scores == "loo", self.progressbar, PROBABILITIES)
         except LockquackError as error:
             return Missing(str(error))
         own, y = next(iter(beside)), fit.observations.values
         if fit._label == "stacking":
             beside = {name: each for name, each in beside.items() if name != _STACKING}
-        coverage = coverage_table(beside, y, PROBABILITIES, "central", fit.random_seed)
+        coverage = coverage_table(beside, y, PROBABILITIES, fit.random_seed)
         pit = {}
         if fit.observations.d == 1:
-            pit = {name: pit_values(each, y[:, 0], 0) for name, each in beside.items()}
+            pit = {name: each.pit(0) for name, each in beside.items()}
         together = {own: fit._label, _STACKING: "stacking"}
         return Calibration(
             coverage,
