@@ -204,11 +204,13 @@ def measure_growth(rounds: int) -> list[Row]:
 
             seconds.append(best_of({"": work}, rounds)[""])
             memory.append(extra_memory(work))
-        time_power, memory_power = (
-            float(np.polyfit(np.log(places), np.log(values), 1)[0]) for values in (seconds, memory)
-        )
-        rows.append(
-            {"axis": axis, "places": places, "seconds": seconds}
-            | {"exponent": time_power, "memory": memory_power}
-        )
+        rows.append({"axis": axis, **growth(places, seconds, memory)})
     return rows
+
+
+def growth(places: list[int], seconds: list[float], memory: list[int]) -> Row:
+    """Put measurements beside the powers of the places that they grow with."""
+    exponent, of_memory = (
+        float(np.polyfit(np.log(places), np.log(values), 1)[0]) for values in (seconds, memory)
+    )
+    return {"places": places, "seconds": seconds, "exponent": exponent, "memory": of_memory}

@@ -23,12 +23,19 @@ CLOSE = 0.01
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Draw contests, passes and growth side by side."""
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
-    _draw_draws(axes[0, 0], results["draws"])
-    _draw_elpds(axes[0, 1], results["elpds"])
-    _draw_passes(axes[1, 0], results["passes"])
-    _draw_growth(axes[1, 1], results["growth"])
-    for axis in axes.flat:
+    figure = plt.figure(figsize=(10, 11), layout="constrained")
+    axes = figure.subplot_mosaic([["draws", "elpds"], ["passes", "growth"], ["workers", "key"]])
+    for name, draw_part in (
+        ("draws", _draw_draws),
+        ("elpds", _draw_elpds),
+        ("passes", _draw_passes),
+        ("growth", _draw_growth),
+        ("workers", _draw_workers),
+    ):
+        draw_part(axes[name], results[name])
+    axes["key"].legend(*axes["workers"].get_legend_handles_labels(), frameon=False, loc="center")
+    axes["key"].axis("off")
+    for axis in axes.values():
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -102,3 +109,24 @@ def _draw_growth(axis: Any, rows: list[dict[str, Any]]) -> None:
         ylabel="time, times the smallest",
     )
     axis.legend(frameon=False, fontsize=9)
+
+
+def _draw_workers(axis: Any, rows: list[dict[str, Any]]) -> None:
+    works = list(dict.fromkeys(row["work"] for row in rows))
+    for row in rows:
+        axis.plot(
+            row["places"],
+            [second / row["seconds"][0] for second in row["seconds"]],
+            "o-" if row["by"] == "workers" else "s--",
+            color=("#0072b2", "#009e73", "#d55e00")[works.index(row["work"])],
+            label=f"{row['work']}, {row['by']}: exponent {row['exponent']:.2f}",
+        )
+    places = rows[0]["places"]
+    axis.plot(places, [1 / place for place in places], color="#7f7f7f", linewidth=1, linestyle=":")
+    axis.set_xticks(places)
+    axis.set(
+        title="Threads, and workers of a cluster",
+        xlabel="how many (dotted: twice as many take half the time)",
+        ylabel="time, times that of one",
+        ylim=(0.0, 1.1),
+    )

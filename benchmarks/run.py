@@ -24,6 +24,7 @@ from kernels import measure_growth, measure_passes, measure_psis, measure_solver
 from pictures import draw
 from problems import CHAINS, DRAWS, n_models, read, write_draws, write_elpds
 from scipy.special import logsumexp
+from workers import measure_workers
 
 from lockquack.psis import loo_densities
 from lockquack.solvers.mixture_proportions import mixture_proportions
@@ -128,6 +129,7 @@ def main() -> None:
         "psis": lambda: measure_psis(1000, options.rounds),
         "solvers": lambda: measure_solvers(options.rounds),
         "growth": lambda: measure_growth(options.rounds),
+        "workers": measure_workers,
     }
     parser.add_argument(
         "--only", nargs="+", choices=measures, help="measure these anew, keep the others' results"
@@ -218,6 +220,20 @@ def write_page(results: dict[str, Any]) -> str:
                     *(f"{row[power]:.2f}" for power in ("exponent", "memory")),
                 ]
                 for row in results["growth"]
+            ],
+        ),
+        "workers": _table(
+            ["work", "on", "seconds", "speed-up", "exponent of time", "of memory"],
+            [
+                [
+                    row["work"],
+                    f"{places[0]} to {places[-1]} {row['by']}",
+                    " to ".join(_seconds(row["seconds"][end]) for end in (0, -1)),
+                    f"{row['seconds'][0] / row['seconds'][-1]:.2f}",
+                    *(f"{row[power]:.2f}" for power in ("exponent", "memory")),
+                ]
+                for row in results["workers"]
+                for places in [row["places"]]
             ],
         ),
     }
