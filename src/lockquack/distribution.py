@@ -39,10 +39,10 @@ from lockquack.errors import (
     unknown_name,
 )
 from lockquack.jets import Array
-from lockquack.labels import Labels, from_pandas, labels_of, require_same_labels
+from lockquack.labels import from_pandas, labels_of, require_same_labels
 from lockquack.notes import Note, density_notes
 from lockquack.numeric import as_count, as_generator, as_numeric
-from lockquack.observations import OBS_DIM, Observations
+from lockquack.observations import Observations
 from lockquack.operators import Operator
 from lockquack.predictive import Predictive
 from lockquack.stored import WeightedDraws, stored_mixture
@@ -565,8 +565,9 @@ class Distribution:
             return self.observations.values.reshape(1, -1), None
         if isinstance(y, xr.DataArray):
             return self._labelled_points(y)
-        if isinstance(y, pd.Series) and len(y) == self.observations.n:
-            self._require_own_labels(labels_of(from_pandas(y.rename_axis(None), OBS_DIM, "")))
+        if isinstance(y, pd.Series) and len(self.observations.dims) == 1:
+            (own_dim,) = self.observations.dims
+            self._require_own(from_pandas(y.rename_axis(None), own_dim, ""))
         values = as_numeric("y", y).astype(np.float64)
         n, size = self.observations.n, self.observations.values.size
         own = () if self.scalar else (self.observations.d,)
@@ -590,7 +591,7 @@ class Distribution:
         extra = [str(dim) for dim in y.dims if dim not in dims]
         if len(extra) > 1:
             raise ShapeError(f"y has more than one dimension besides {dims}: {extra}.")
-        self._require_own_labels(labels_of(y))
+        self._require_own(y)
         as_numeric("y", y.values)
         grid, y = xr.broadcast(*xr.align(grid, y, join="override", exclude=extra))
         values = y.transpose(*extra, *dims).values.astype(np.float64)
@@ -599,15 +600,16 @@ class Distribution:
         labels = y.coords[extra[0]].values if extra[0] in y.coords else None
         return values.reshape(len(values), -1), {extra[0]: labels}
 
-    def _require_own_labels(self, labels: Labels) -> None:
-        """Refuse outcomes that say that they are those of other observations, or in another order.
-
-        A Series has one dimension, whatever it is called.
-        """
-        own = self.observations
-        if OBS_DIM in labels and len(own.dims) == 1:
-            labels = {**labels, own.dims[0]: labels[OBS_DIM]}
-        require_same_labels("y", labels, own.labels, of="the observations")
+    def _require_own(self, y: xr.DataArray) -> None:
+        """Refuse outcomes that are, by their labels, those of others or in another order."""
+        sizes = self.observations.sizes
+        wrong = [dim for dim in sizes if y.sizes.get(dim, sizes[dim]) != sizes[dim]]
+        if wrong:
+            raise ShapeError(
+                f"y has {y.sizes[wrong[0]]} values along {wrong[0]!r}; the combination has "
+                f"{sizes[wrong[0]]} observations there."
+            )
+        require_same_labels("y", labels_of(y), self.observations.labels, of="the combination")
 
     def _label(self, values: Array, leading: dict[str, Any] | None, name: str) -> xr.DataArray:
         """Label (point, n × d); without a leading dimension there is one point."""

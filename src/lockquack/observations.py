@@ -80,9 +80,13 @@ class Observations:
     ) -> xr.DataArray:
         """Turn an array of shape (leading..., n) into a labelled one on the user's grid.
 
-        A leading dimension maps to its coordinate values, or to None where it has none.
+        A leading dimension maps to its coordinate values, or to None where it has none. Where the
+        observations have a dimension of that name, it gets an underscore.
         """
-        leading = leading or {}
+        taken = (*self.dims, self.component_dim)
+        leading = {
+            f"{dim}_" if dim in taken else dim: labels for dim, labels in (leading or {}).items()
+        }
         head = values.shape[: len(leading)]
         coords = {dim: labels for dim, labels in leading.items() if labels is not None}
         return xr.DataArray(

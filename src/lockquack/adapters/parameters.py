@@ -144,7 +144,8 @@ class LinearPredictor(Parameter):
     def tile(self, chain: int, draws: slice, obs: Selection) -> Array:
         """Values of shape (draws, obs, event...)."""
         eta = np.tensordot(self.coef[chain, draws], self.X[obs], axes=(1, 1))
-        return LINKS[self.link](np.moveaxis(eta, -1, 1) + self.offset[obs])
+        with np.errstate(over="ignore", divide="ignore"):  # what is not finite is refused
+            return LINKS[self.link](np.moveaxis(eta, -1, 1) + self.offset[obs])
 
     def restrict(self, obs: slice) -> LinearPredictor:
         """Return the parameter at some of the observations."""
