@@ -17,7 +17,12 @@ import lockquack as lq
 from lockquack.density.continuous import ContinuousRows
 from lockquack.density.pooled import PooledDistribution
 from lockquack.density.quadrature import Grid, Line
-from lockquack.errors import ParameterError, ShapeError, UnsupportedError
+from lockquack.errors import (
+    ObservationMismatchError,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+)
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
 from tests.helpers import lock, paper_models
 
@@ -467,6 +472,23 @@ def test_a_file_needs_a_directory(normals, tmp_path):
         lock(normals).save(tmp_path / "nowhere" / "fit.nc")
 
 
+def test_held_out_observations_are_not_left_out(normals):
+    # What the models never saw cannot be taken out of them: calibration is that of plain
+    # predictions, beside stacking by held-out scores.
+    models = {name: normals[name] for name in ("left", "right")}
+    fit = lock(models, scores="held-out")
+    np.testing.assert_array_equal(fit.pit(), fit.cdf())
+    table = fit.coverage([0.5])
+    stacked = lq.stack(models, scores="held-out")
+    lower, upper = stacked.interval(0.5).values
+    y = fit.observations.values[:, 0]
+    assert table.loc["[stacking]", "0.5"] == ((lower <= y) & (y <= upper)).mean()
+    assert table.loc["[stacking]", "width_0.5"] == pytest.approx((upper - lower).mean())
+    for ask in (fit.pit, fit.coverage, fit.logpdf, fit.plot_pit):
+        with pytest.raises(ParameterError, match="not used to fit the models"):
+            ask(loo=True)
+
+
 def regressions(rng, n=40):
     x = rng.normal(size=(n, 2))
     y = x @ [1.0, -1.0] + rng.normal(size=n)
@@ -555,6 +577,40 @@ def test_columns_of_new_covariates_are_those_of_the_regression(rng):
         there(x[["age"]])
     with pytest.raises(ParameterError, match="first is that of the intercept"):
         there(np.zeros((5, 3)))
+
+
+def test_labels_of_outcomes_are_those_of_the_combination(rng):
+    y = pd.Series(rng.normal(size=4), index=pd.Index(list("abcd"), name="city"))
+    mu = xr.DataArray(rng.normal(size=(2, 50, 4)), dims=("chain", "draw", "city"))
+    fit = lock({"one": lq.from_family("normal", y=y, mu=mu, sigma=1.0)})
+    labelled = y.to_xarray()
+    for same in (y, labelled, labelled.drop_vars("city"), y.to_numpy(), y.rename_axis("town")):
+        np.testing.assert_allclose(fit.logpdf(same), fit.logpdf(), atol=1e-9)
+    points = labelled.expand_dims(point=3)
+    assert fit.cdf(points).sizes == {"point": 3, "city": 4}
+    for other in (y[::-1], labelled[::-1], points[:, ::-1]):
+        with pytest.raises(ObservationMismatchError, match="same labels in another order"):
+            fit.logpdf(other)
+    with pytest.raises(ObservationMismatchError, match="position 0 is A in y"):
+        fit.cdf(y.rename(str.upper))
+    with pytest.raises(ShapeError, match="2 values along 'city'; the combination has 4"):
+        fit.cdf(points[:, :2].drop_vars("city"))
+
+
+@pytest.mark.parametrize("dim", ["point", "quantile", "ci_bound"])
+def test_observations_may_be_called_what_results_are(rng, dim):
+    y = xr.DataArray(rng.normal(size=4), dims=dim)
+    fit = lock({"one": lq.from_family("normal", y=y, mu=rng.normal(size=(2, 50)), sigma=1.0)})
+    assert fit.logpdf(np.zeros((2, 4))).sizes[dim] == 4
+    assert fit.quantile([0.1, 0.5]).sizes[dim] == 4
+    assert fit.interval(0.5).sizes[dim] == 4
+
+
+def test_a_link_that_overflows_is_an_error_not_a_warning(rng):
+    y = rng.normal(size=5)
+    sigma = lq.linear_predictor(1e3 * np.ones((5, 1)), np.ones((2, 30, 1)), link="log")
+    with pytest.raises(ParameterError, match="'sigma'.* must be finite.* inf"):
+        lq.lock({"wide": lq.from_family("normal", y=y, mu=0.0, sigma=sigma)})
 
 
 def test_new_outcomes_without_covariates(normals, rng):

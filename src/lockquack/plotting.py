@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from lockquack.collapse import Kind
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting import Problem
 from lockquack.jets import Array
@@ -35,7 +34,6 @@ _TYPICAL = (0.125, 0.375, 0.625, 0.875)
 class Plotting(Predicting):
     """The methods of a combination that draw it."""
 
-    scores: Kind
     method: str
     problem: Problem
 

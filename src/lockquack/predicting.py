@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from lockquack.collapse import Kind
 from lockquack.errors import LockquackWarning, ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
 from lockquack.observations import Observations
@@ -35,6 +36,7 @@ class Predicting(ABC):
 
     observations: Observations
     names: tuple[str, ...]
+    scores: Kind
     random_seed: int
 
     @property
@@ -74,6 +76,7 @@ class Predicting(ABC):
         >>> fit.distribution(loo=True).mean().round(1).values[:3]
         array([ 0.9, -1.1,  0.8])
         """
+        self._require_seen(loo)
         if loo not in self._distributions:
             from lockquack.distribution import Distribution
 
@@ -498,7 +501,7 @@ class Predicting(ABC):
     def pit(
         self,
         *,
-        loo: bool = True,
+        loo: bool | None = None,
         random_seed: int | np.random.Generator | None = 0,
         progressbar: bool | None = None,
     ) -> xr.DataArray:
@@ -514,7 +517,8 @@ class Predicting(ABC):
         Parameters
         ----------
         loo
-            Leave each observation out of the models that predict it.
+            Leave each observation out of the models that predict it; by default unless the
+            observations are held out, ``scores="held-out"``.
         random_seed
             For whole numbers, whose value is drawn between F(y − 1) and F(y), which makes it
             uniform; None takes the middle, which is not.
@@ -535,7 +539,7 @@ class Predicting(ABC):
         >>> bool(((pit > 0) & (pit < 1)).all())
         True
         """
-        distribution = self.distribution(loo=loo, progressbar=progressbar)
+        distribution = self.distribution(loo=self._saw(loo), progressbar=progressbar)
         return distribution.pit(random_seed=random_seed, stacklevel=3)
 
     def coverage(
@@ -543,7 +547,7 @@ class Predicting(ABC):
         probs: ArrayLike = (0.5, 0.8, 0.9, 0.95),
         *,
         kind: IntervalKind = "central",
-        loo: bool = True,
+        loo: bool | None = None,
         random_seed: int = 0,
         progressbar: bool | None = None,
     ) -> pd.DataFrame:
@@ -556,7 +560,8 @@ class Predicting(ABC):
         kind
             ``"central"`` or ``"hdi"``.
         loo
-            Leave each observation out of the models that predict it.
+            Leave each observation out of the models that predict it; by default as for
+            :meth:`pit`.
         random_seed
             For the probabilities of whole numbers; see :meth:`pit`.
         progressbar
@@ -592,7 +597,7 @@ class Predicting(ABC):
         """
         from lockquack.distribution import coverage_table, read_probabilities
 
-        wanted = read_probabilities(probs)
+        wanted, loo = read_probabilities(probs), self._saw(loo)
         beside = self._side_by_side(loo, progressbar, wanted, kind)
         if loo:
             self._warn_of_pareto("So are their intervals there.", stacklevel=3)
@@ -602,6 +607,18 @@ class Predicting(ABC):
     def _distributions(self) -> dict[bool, Distribution]:
         """Predictions of the observations, in-sample and leave-one-out, once asked for."""
         return {}
+
+    def _saw(self, loo: bool | None) -> bool:
+        """Whether the models saw the observations, so that calibration has to leave them out."""
+        return self.scores != "held-out" if loo is None else loo
+
+    def _require_seen(self, loo: bool) -> None:
+        """Refuse to leave out of the models what was never in them."""
+        if loo and self.scores == "held-out":
+            raise ParameterError(
+                "These observations were not used to fit the models (scores='held-out'), so they "
+                "cannot be left out of them; drop loo=True."
+            )
 
     def _warn_of_pareto(self, consequence: str, *, stacklevel: int) -> None:
         """Warn of models whose leave-one-out predictions are unreliable."""
@@ -625,10 +642,11 @@ class Predicting(ABC):
         from lockquack.density.streamed import ask_side_by_side
         from lockquack.methods import stack
 
+        self._require_seen(loo)
         models, y = self._require_models(), self.observations.values.reshape(1, -1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LockquackWarning)
-            stacked = stack(models, progressbar=progressbar)
+            stacked = stack(models, scores=self.scores, progressbar=progressbar)
         question = partial(look_at, probs=probs, kind=kind)
         if self.observations.d > 1 or not all(model.evaluable for model in models.values()):
             drawn = self._drawn_side_by_side(stacked, loo)
