@@ -597,6 +597,21 @@ def test_labels_of_outcomes_are_those_of_the_combination(rng):
         fit.cdf(points[:, :2].drop_vars("city"))
 
 
+def test_rows_of_new_covariates_are_those_of_the_outcomes(rng):
+    X, beta = pd.DataFrame({"dose": rng.normal(size=6)}), rng.normal(size=(2, 60, 1))
+    mu = lq.linear_predictor(X, beta, offset=1.0)
+    model = lq.from_family("normal", y=rng.normal(size=6), mu=mu, sigma=1.0)
+    y, x = pd.Series([0.0, 1.0], index=["a", "b"]), pd.DataFrame({"dose": [2.0, 3.0]}, ["a", "b"])
+    offset = pd.Series([1.0, 2.0], index=["a", "b"])
+    assert model.with_data(y, x=x, offset=offset).n_obs == 2
+    with pytest.raises(ObservationMismatchError, match="x and y label 'obs_id' differently"):
+        model.with_data(y, x=x[::-1], offset=offset)
+    with pytest.raises(ObservationMismatchError, match="offset and y label 'obs_id' differently"):
+        model.with_data(y, x=x, offset=offset[::-1])
+    with pytest.raises(ObservationMismatchError, match="offset and y label"):
+        model.with_data(y.to_numpy(), x=x, offset=offset[::-1])
+
+
 @pytest.mark.parametrize("dim", ["point", "quantile", "ci_bound"])
 def test_observations_may_be_called_what_results_are(rng, dim):
     y = xr.DataArray(rng.normal(size=4), dims=dim)

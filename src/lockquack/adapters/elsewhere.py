@@ -14,7 +14,7 @@ from lockquack.adapters.parameters import ArrayParameter, LinearPredictor, Param
 from lockquack.adapters.reading import as_parameter, user_name
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, all_finite
-from lockquack.labels import from_pandas, labels_of, string_dims
+from lockquack.labels import from_pandas, labels_of, require_same_labels, string_dims
 from lockquack.numeric import as_numeric
 from lockquack.observations import OBS_DIM, Observations
 
@@ -106,6 +106,9 @@ def _regression(
                 "offset=..."
             )
         offset = 0.0
+    offset = from_pandas(offset, OBS_DIM, "component")
+    if isinstance(offset, xr.DataArray):
+        require_same_labels("offset", labels_of(offset), {**observations.labels, **labels})
     known = np.asarray(as_numeric("offset", offset, ParameterError), np.float64)
     shape = (observations.n, *old.event)
     if known.shape == shape[:1] and old.event:
@@ -127,7 +130,8 @@ def _covariates(
     if isinstance(x, xr.DataArray):
         x = string_dims(x).transpose(..., *old.columns, missing_dims="ignore")
         _require_same_columns(title, old, x)
-        labels = {dim: of for dim, of in labels_of(x).items() if dim == OBS_DIM}
+        labels = {dim: of for dim, of in labels_of(x).items() if dim == x.dims[0]}
+        require_same_labels("x", labels, observations.labels)
     X = np.asarray(as_numeric("x", x, ParameterError), np.float64)
     if X.ndim == 1:
         X = X[:, None]
