@@ -318,6 +318,11 @@ def test_misspelt_and_odd_methods(normals):
         lq.compare(models, scores="insample")
 
 
+def test_the_form_of_the_hyvarinen_score_is_not_a_name(normals):
+    with pytest.raises(ParameterError, match="must be a Hyvarinen, such as .* got 'log'"):
+        lq.compare(normals.models, hyvarinen="log")
+
+
 def test_marginal_likelihoods_bring_their_methods(normals):
     # Given, or found in the models.
     given = lq.compare(normals.models, ["BMA"], log_marginal_likelihood=[-1.0, -3.0])

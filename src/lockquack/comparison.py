@@ -152,6 +152,10 @@ def compare(
     """
     require_known_scores(scores)
     require_seed(random_seed)
+    if not isinstance(hyvarinen, Hyvarinen | None):
+        raise ParameterError(
+            f"hyvarinen must be a Hyvarinen, such as Hyvarinen(transform='log'); got {hyvarinen!r}."
+        )
     check_models(models, LogScore())
     bench = _Bench.build(models, hyvarinen or Hyvarinen(), scores, progressbar)
     wanted = _read_methods(methods, bench, log_marginal_likelihood, random_seed)
