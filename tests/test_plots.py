@@ -329,3 +329,14 @@ def test_without_matplotlib(fit, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'lockquack\[plots\]'"):
         fit.plot_weights()
+
+
+def test_models_of_one_name_must_be_the_same_in_one_picture(rng):
+    y, mu = rng.normal(size=6), 0.1 * rng.normal(size=(2, 60))
+    one, again, other = (
+        lq.equal({"a": lq.from_family("normal", y=y, mu=mu + shift, sigma=1.0)})
+        for shift in (0.0, 0.0, 1.0)
+    )
+    one.plot_density(0, {"again": again})
+    with pytest.raises(lq.errors.ParameterError, match="different models called 'a'"):
+        one.plot_density(0, {"other": other})

@@ -424,7 +424,12 @@ class Plotting(Predicting):
         shown = self._with_others(others)
         members: dict[str, Predictive] = {}
         for fit in shown.values():
-            members = {**fit._require_models(), **members}
+            for name, model in fit._require_models().items():
+                if not _same_draws(members.setdefault(name, model), model):
+                    raise ParameterError(
+                        f"The combinations have different models called {name!r}; a picture of "
+                        "both needs another name for one of them."
+                    )
         require_same_observations(members)
         places = {name: k for k, name in enumerate(members)}
         pools: dict[str, Pool] = {
@@ -466,3 +471,12 @@ class Plotting(Predicting):
             return own.ravel(), theirs.ravel(), self.rule.label
         own, theirs = (fit.logpdf(loo=fit.scores == "loo").values for fit in (self, other))
         return own.ravel(), theirs.ravel(), LogScore.label
+
+
+def _same_draws(one: Predictive, other: Predictive) -> bool:
+    """Whether two models are the same, as far as a few of their log densities tell."""
+    some = 0, slice(0, 8), slice(0, 8)
+    sizes = [(model.n_chains, model.n_draws, model.n_obs) for model in (one, other)]
+    return one is other or (
+        sizes[0] == sizes[1] and np.array_equal(one.logp(*some), other.logp(*some))
+    )
