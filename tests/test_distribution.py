@@ -18,6 +18,7 @@ from lockquack.density.continuous import ContinuousRows
 from lockquack.density.pooled import PooledDistribution
 from lockquack.density.quadrature import Grid, Line
 from lockquack.errors import (
+    LockquackError,
     ObservationMismatchError,
     ParameterError,
     ShapeError,
@@ -537,6 +538,10 @@ def test_new_covariates(rng):
         fit.logpdf(y_new, loo=True, **data)
     with pytest.raises(ParameterError, match="no new model 'first'"):
         fit.predict_at({"both": there["both"]})
+    with pytest.raises(LockquackError, match="Model 'both' is a ndarray"):
+        fit.predict_at({"both": y_new, "first": y_new})
+    with pytest.raises(LockquackError, match="must be a dict of name → model, got list"):
+        fit.predict_at(list(there.values()))
 
 
 def test_one_covariate_matrix_for_all(rng):

@@ -38,7 +38,7 @@ def naming(model: str) -> Iterator[None]:
 
 def check_models(models: Models, rule: Rule) -> list[Note]:
     """Refuse models that cannot be combined by this rule; note what is merely unusual."""
-    _require_models(models)
+    require_models(models)
     if rule.needs_derivatives:
         for name, model in models.items():
             with naming(name):
@@ -54,7 +54,8 @@ def check_models(models: Models, rule: Rule) -> list[Note]:
     return [*_supports(models), *_chains(models)]
 
 
-def _require_models(models: Models) -> None:
+def require_models(models: Models) -> None:
+    """Refuse what is not a dict of name → model."""
     if not isinstance(models, Mapping):
         raise LockquackError(
             f"models must be a dict of name → model, got {type(models).__name__}. "

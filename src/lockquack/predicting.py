@@ -179,10 +179,11 @@ class Predicting(ABC):
         >>> fit.predict_at(others).mean().sizes["obs_id"]
         5
         """
-        from lockquack.checks import require_same_observations
+        from lockquack.checks import require_models, require_same_observations
         from lockquack.distribution import Distribution
 
         used, operator, x = self._used()
+        require_models(models)
         unknown = [name for name in models if name not in self.names]
         if unknown:
             raise unknown_name("model", unknown[0], self.names)
