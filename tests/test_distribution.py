@@ -463,6 +463,8 @@ def test_what_is_asked_for_must_make_sense(normals):
         (lambda: fit.coverage([], loo=False), "probs must be one or more"),
         (lambda: fit.plot_weights(fit), "others must be combinations"),
         (lambda: fit.plot_weights({"again": 3}), "others must be combinations"),
+        (lambda: fit.plot_weights(prob=90), "prob must be one number between 0 and 1; got 90"),
+        (lambda: fit.plot_pit(prob=95, loo=False), "prob must be one number"),
     ):
         with pytest.raises(ParameterError, match=message):
             ask()

@@ -84,6 +84,20 @@ def as_count(name: str, given: Any) -> int:
     return int(given)
 
 
+def as_probability(name: str, given: Any) -> float:
+    """Read one probability between 0 and 1.
+
+    Examples
+    --------
+    >>> as_probability("prob", 90)
+    Traceback (most recent call last):
+    lockquack.errors.ParameterError: prob must be one number between 0 and 1; got 90.
+    """
+    if not (isinstance(given, int | float | np.number) and 0 < given < 1):
+        raise ParameterError(f"{name} must be one number between 0 and 1; got {given!r}.")
+    return float(given)
+
+
 def as_generator(random_seed: Any) -> np.random.Generator:
     """Make a generator of random numbers of whatever numpy takes as a seed.
 

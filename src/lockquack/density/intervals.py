@@ -7,8 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from lockquack.errors import ParameterError, unknown_name
+from lockquack.errors import unknown_name
 from lockquack.jets import Array
+from lockquack.numeric import as_probability
 
 IntervalKind = Literal["central", "hdi"]
 
@@ -38,8 +39,7 @@ class HasIntervals(ABC):
 
         Of whole numbers, it has at least that probability.
         """
-        if not (isinstance(prob, int | float | np.number) and 0 < prob < 1):
-            raise ParameterError(f"prob must be one number between 0 and 1; got {prob!r}.")
+        prob = as_probability("prob", prob)
         if kind == "central":
             return self.quantile(np.array([(1 - prob) / 2, (1 + prob) / 2]))
         if kind != "hdi":

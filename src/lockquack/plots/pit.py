@@ -10,6 +10,7 @@ import numpy as np
 from lockquack.density.calibration import ecdf_band
 from lockquack.errors import ParameterError
 from lockquack.jets import Array
+from lockquack.numeric import as_probability
 from lockquack.plots.style import (
     BLACK,
     GREY,
@@ -68,7 +69,7 @@ def plot_pit(
     """
     n = _common_size([*models.values(), *combinations.values()])
     ax = new_axes(ax, 2.9)
-    places, low, high = ecdf_band(n, prob)
+    places, low, high = ecdf_band(n, as_probability("prob", prob))
     at = np.concatenate([[0.0], places, [1.0]])
     lower, upper = np.pad(low - places, 1), np.pad(high - places, 1)
     band = ax.fill_between(at, lower, upper, color=GREY, alpha=0.25, lw=0)

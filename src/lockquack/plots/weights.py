@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from lockquack.numeric import as_probability
 from lockquack.plots.style import (
     BLACK,
     SMALL,
@@ -98,6 +99,7 @@ def plot_weights(
 def _draw_intervals(
     ax: Axes, rows: np.ndarray, draws: xr.DataArray, prob: float, colour: str
 ) -> None:
+    prob = as_probability("prob", prob)
     for share, width in ((prob, 1.2), (prob / 2, 3.0)):
         low, high = np.quantile(draws.values, [(1 - share) / 2, (1 + share) / 2], axis=0)
         ax.hlines(rows, low, high, color=colour, lw=width, zorder=2)
