@@ -118,7 +118,7 @@ def _draw_workers(axis: Any, rows: list[dict[str, Any]]) -> None:
             row["places"],
             [second / row["seconds"][0] for second in row["seconds"]],
             "o-" if row["by"] == "workers" else "s--",
-            color=("#0072b2", "#009e73", "#d55e00")[works.index(row["work"])],
+            color=("#7f7f7f", "#0072b2", "#009e73", "#d55e00")[works.index(row["work"])],
             label=f"{row['work']}, {row['by']}: exponent {row['exponent']:.2f}",
         )
     places = rows[0]["places"]

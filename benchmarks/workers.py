@@ -14,7 +14,7 @@ from kernels import best_of, extra_memory, growth
 from problems import CHAINS, DRAWS
 
 import lockquack as lq
-from lockquack.parallel import cluster
+from lockquack.parallel import cluster, thread_map
 
 Row = dict[str, Any]
 Works = Mapping[str, Callable[[], object]]
@@ -24,6 +24,8 @@ COMPUTED = 1_000_000
 #: Observations of one in a Zarr store, 0.6 GB for each of its three arrays.
 STORED = 20_000
 ROUNDS = 2
+#: What more processors of this machine, beside all else that it does, can give at best.
+REFERENCE = "np.exp in cache"
 
 
 def measure_workers() -> list[Row]:
@@ -46,12 +48,14 @@ def measure_workers() -> list[Row]:
             f"PSIS, n = {STORED:,}, Zarr": lambda: lq.from_datatree(store, lazy=True).loo(),
         }
         measured = {
-            by: [measure(number, works) for number in numbers]
-            for by, measure in (("threads", _on_threads), ("workers", _on_workers))
+            "threads": [
+                _on_threads(number, {REFERENCE: _reference, **works}) for number in numbers
+            ],
+            "workers": [_on_workers(number, works) for number in numbers],
         }
     rows = []
-    for work in works:
-        for by, found in measured.items():
+    for by, found in measured.items():
+        for work in found[0]:
             seconds, memory = ([each[work][i] for each in found] for i in (0, 1))
             rows.append({"work": work, "by": by, **growth(numbers, seconds, memory)})
     return rows
@@ -68,6 +72,18 @@ def _regression(n_obs: int) -> lq.Predictive:
         mu=lq.linear_predictor(covariates, coefficients),
         sigma=rng.uniform(1.0, 1.1, size=(CHAINS, DRAWS)),
     )
+
+
+def _reference() -> None:
+    """Do what needs processors and nothing else."""
+    values = np.linspace(-1.0, 1.0, 40_000)
+
+    def work(_: int) -> None:
+        out = np.empty_like(values)
+        for _ in range(2000):
+            np.exp(values, out=out)
+
+    list(thread_map(work, range(4)))
 
 
 def _on_threads(number: int, works: Works) -> dict[str, tuple[float, int]]:
