@@ -67,7 +67,7 @@ def _draw_elpds(axis: Any, rows: list[dict[str, Any]]) -> None:
                     fillstyle="full" if close else "none",
                     markersize=8,
                 )
-    axis.set_xticks(range(len(sizes)), [f"{K} × {n:,}" for K, n in sizes], fontsize=9)
+    axis.set_xticks(range(len(sizes)), [f"{K} ×\n{n:,}" for K, n in sizes], fontsize=9)
     axis.set_xlim(-0.5, len(sizes) - 0.5)
     axis.set(
         title="From log densities to stacking weights",
@@ -128,5 +128,5 @@ def _draw_workers(axis: Any, rows: list[dict[str, Any]]) -> None:
         title="Threads, and workers of a cluster",
         xlabel="how many (dotted: twice as many take half the time)",
         ylabel="time, times that of one",
-        ylim=(0.0, 1.1),
+        ylim=(0.0, None),
     )

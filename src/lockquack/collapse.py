@@ -51,8 +51,9 @@ Kind = Literal["loo", "in-sample", "held-out"]
 
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
-#: Numbers in a tile that is made, and in its rows: a few such tiles stay in a core's cache.
-_TILE, _TILE_OBS = 2**17, 2**11
+#: Numbers in a tile that is made, and in its rows: so many that threads seldom wait for the
+#: interpreter, so few that most stay in cache.
+_TILE, _TILE_OBS = 2**18, 2**11
 
 
 class DrawJets(Divisible, Protocol):
