@@ -83,8 +83,9 @@ def mix(kernel, terms, grad, curv):
     groups, _, cells, d = grad.shape
     log_mass, square = np.full((2, groups, cells), np.nan)
     mean, pooled = np.full((2, groups, cells, d), np.nan)
-    kernel.mix_members(terms, grad, curv, log_mass, square, mean, pooled)
-    return log_mass, square, mean, pooled
+    room = log_mass, square, mean, pooled
+    kernel.mix_members(terms, grad, curv, room)
+    return room
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

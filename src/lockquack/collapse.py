@@ -438,7 +438,7 @@ def _pool_tile(
         out.log_weight[:] = log_sum_exp(given, axis=1)
         terms = terms + given
     grad, curv = derivatives or np.empty((2, *terms.shape, 0))
-    kernels.mix_members(terms, grad, curv, out.log_mass, out.square, out.grad, out.curv)
+    kernels.mix_members(terms, grad, curv, (out.log_mass, out.square, out.grad, out.curv))
 
 
 def _pool_equally(

@@ -29,16 +29,7 @@ class Kernels(Protocol):
     def average_members(self, grad: Array, curv: Array, mean: Array, pooled: Array) -> None:
         """Pool members that have equal shares: their mean gradient, mean h + Var g."""
 
-    def mix_members(
-        self,
-        terms: Array,
-        grad: Array,
-        curv: Array,
-        log_mass: Array,
-        square: Array,
-        mean: Array,
-        pooled: Array,
-    ) -> None:
+    def mix_members(self, terms: Array, grad: Array, curv: Array, out: plain.Room) -> None:
         """Pool members that have shares in proportion to the exponentials of terms."""
 
     def sum_exponentials(self, terms: Array, peak: Array) -> Array:

@@ -61,22 +61,15 @@ def average_members(grad: Array, curv: Array, mean: Array, pooled: Array) -> Non
         plain.average_members(grad, curv, mean, pooled)
 
 
-def mix_members(
-    terms: Array,
-    grad: Array,
-    curv: Array,
-    log_mass: Array,
-    square: Array,
-    mean: Array,
-    pooled: Array,
-) -> None:
+def mix_members(terms: Array, grad: Array, curv: Array, out: plain.Room) -> None:
     """Pool by shares in proportion to exp(terms), as :func:`plain.mix_members` does."""
     if grad.shape[-1] == 1:
+        log_mass, square, mean, pooled = out
         term, g, h = (_lay_out(_in_rows(each), 1) for each in (terms, grad[..., 0], curv[..., 0]))
         _mix_rows(term, g, h, terms.shape[1], log_mass, square, mean[..., 0], pooled[..., 0])
         if all_finite(log_mass) and all_finite(pooled):
             return
-    plain.mix_members(terms, grad, curv, log_mass, square, mean, pooled)
+    plain.mix_members(terms, grad, curv, out)
 
 
 def sum_exponentials(terms: Array, peak: Array) -> Array:

@@ -10,6 +10,9 @@ from lockquack.jets import Array, all_finite, exponentials, pool_derivatives, so
 #: Long rows are read faster, and a few tiles must stay in a core's cache.
 HELD_TILE, HELD_ROW = 2**17, 5000
 
+#: Arrays for log masses, squared shares, gradients and curvatures.
+Room = tuple[Array, Array, Array, Array]
+
 #: Second derivatives this much smaller than the squared first have lost digits to it.
 _LOSS = 1e-4
 
@@ -44,15 +47,7 @@ def pool_members(share: Array, grad: Array, curv: Array, mean: Array, pooled: Ar
         pooled[group, cell] = (few_curv + np.square(few - mean[group, cell, None])) @ share
 
 
-def mix_members(
-    terms: Array,
-    grad: Array,
-    curv: Array,
-    log_mass: Array,
-    square: Array,
-    mean: Array,
-    pooled: Array,
-) -> None:
+def mix_members(terms: Array, grad: Array, curv: Array, out: Room) -> None:
     """Pool (group, member, cell, component) derivatives by shares ∝ exp(terms).
 
     Parameters
@@ -61,12 +56,11 @@ def mix_members(
         Log weights, (group, member, cell).
     grad, curv
         Derivatives, (group, member, cell, component).
-    log_mass, square
-        Where to put the log of the sum of the weights, and the sum of the squared shares,
-        (group, cell).
-    mean, pooled
-        Where to put the pooled derivatives, (group, cell, component).
+    out
+        Where to put the log of the sum of the weights and the sum of the squared shares, both
+        (group, cell), and the pooled derivatives, (group, cell, component).
     """
+    log_mass, square, mean, pooled = out
     weight, total, log_mass[:] = exponentials(terms, axis=1)
     total = total[:, 0]
     np.divide(np.einsum("gmc,gmc->gc", weight, weight), total * total, out=square)
