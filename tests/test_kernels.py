@@ -6,6 +6,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+import scipy.special
 
 import lockquack as lq
 from lockquack import kernels
@@ -154,14 +155,28 @@ def test_an_outcome_that_no_draw_deems_possible(kernel):
 
 
 @pytest.mark.parametrize("cells", [1, 3])
-def test_sums_of_exponentials(rng, kernel, cells):
-    terms = -300 * rng.gamma(1.0, size=(7, 50, cells))
+def test_logs_of_sums_of_exponentials(rng, kernel, cells):
+    terms = 1e4 - 300 * rng.gamma(1.0, size=(7, 50, cells))
     terms[0, 3] = -np.inf
-    peak = terms.max(axis=1, keepdims=True)
-    expected = np.exp((terms - peak).astype(np.longdouble)).sum(axis=1).astype(float)
+    expected = scipy.special.logsumexp(terms, axis=1)
     for given in (terms, terms[:, ::-1], np.asfortranarray(terms)):
-        found = kernel.sum_exponentials(given, peak)
-        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        np.testing.assert_allclose(kernel.log_sum_members(given), expected, rtol=1e-15)
+    terms[1], terms[2, 4] = -np.inf, np.nan
+    with np.errstate(all="ignore"):
+        found = kernel.log_sum_members(terms)
+    assert (found[1] == -np.inf).all()
+    assert np.isnan(found[2]).all()
+    np.testing.assert_allclose(found[3:], expected[3:], rtol=1e-15)
+
+
+@pytest.mark.parametrize("at", [0, 2, 5])
+def test_a_term_that_is_not_a_number_is_not_lost(kernel, at):
+    terms = np.zeros((1, 6, 4))
+    terms[0, at, 1] = np.nan
+    grad, curv = np.ones((2, 1, 6, 4, 1))
+    with np.errstate(invalid="ignore"):
+        log_mass, *_ = mix(kernel, terms, grad, curv)
+    np.testing.assert_array_equal(np.isnan(log_mass), [[False, True, False, False]])
 
 
 def test_compiled_exponentials_are_good_to_the_last_digit_or_two():

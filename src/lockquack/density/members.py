@@ -10,7 +10,7 @@ import numpy as np
 from lockquack.density.quadrature import Components, Rows
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
-from lockquack.kernels import Kernels, kernels_for
+from lockquack.kernels import kernels_for
 from lockquack.predictive import Predictive
 from lockquack.psis import psis
 
@@ -70,7 +70,7 @@ class Member:
                 logp = self.model.logp_at(y, chain, draws, rows + self.obs.start)
             if self.log_weights is not None:
                 logp = logp + self.log_weights[chain, draws][:, rows]
-            totals.append(_log_sum_draws(logp, kernels))
+            totals.append(kernels.log_sum_members(logp))
         total = log_sum_exp(np.stack(totals))
         return total if self.log_weights is not None else total - np.log(self.model.n_samples)
 
@@ -120,14 +120,6 @@ class Member:
         for chain in range(self.model.n_chains):
             for start in range(0, n_draws, step):
                 yield chain, slice(start, min(start + step, n_draws))
-
-
-def _log_sum_draws(logp: Array, kernels: Kernels) -> Array:
-    """Log of the sum of exponentials over draws, (point, draws, row) → (point, row)."""
-    peak = logp.max(axis=1, keepdims=True)
-    if not np.isfinite(peak).all():
-        return np.asarray(log_sum_exp(logp, axis=1))
-    return np.asarray(np.log(kernels.sum_exponentials(logp, peak)) + peak[:, 0])
 
 
 def members_at(models: Iterable[Predictive], obs: slice, *, loo: bool) -> list[Member]:

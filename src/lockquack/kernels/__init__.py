@@ -32,8 +32,8 @@ class Kernels(Protocol):
     def mix_members(self, terms: Array, grad: Array, curv: Array, out: plain.Room) -> None:
         """Pool members that have shares in proportion to the exponentials of terms."""
 
-    def sum_exponentials(self, terms: Array, peak: Array) -> Array:
-        """Sum the members' exp(terms − peak); peak is the largest of each cell."""
+    def log_sum_members(self, terms: Array) -> Array:
+        """Log of the sum of the members' exponentials, (group, cell)."""
 
 
 def kernels_for(n_numbers: int) -> Kernels:

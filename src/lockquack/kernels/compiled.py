@@ -72,13 +72,14 @@ def mix_members(terms: Array, grad: Array, curv: Array, out: plain.Room) -> None
     plain.mix_members(terms, grad, curv, out)
 
 
-def sum_exponentials(terms: Array, peak: Array) -> Array:
-    """Sum exp(terms − peak) over the members, as :func:`plain.sum_exponentials` does."""
-    if terms.shape[2] > 1 or not terms.flags.c_contiguous:
-        return plain.sum_exponentials(terms, peak)
-    result = np.empty(len(terms))
-    _sum_exponentials(terms[..., 0], peak[:, 0, 0], result)
-    return result[:, None]
+def log_sum_members(terms: Array) -> Array:
+    """Log of the sum of exponentials over the members, as :func:`plain.log_sum_members` has it."""
+    if terms.shape[2] == 1 and terms.flags.c_contiguous:
+        peak, total = terms.max(axis=1), np.empty(len(terms))
+        if np.isfinite(peak).all():
+            _sum_exponentials(terms[..., 0], peak[:, 0], total)
+            return peak + np.log(total)[:, None]
+    return plain.log_sum_members(terms)
 
 
 def _is_in_rows(array: Array) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.jets import Array, all_finite, exponentials, pool_derivatives, softmax
+from lockquack.jets import (
+    Array,
+    all_finite,
+    exponentials,
+    log_sum_exp,
+    pool_derivatives,
+    softmax,
+)
 
 #: Long rows are read faster, and a few tiles must stay in a core's cache.
 HELD_TILE, HELD_ROW = 2**17, 5000
@@ -72,16 +79,9 @@ def mix_members(terms: Array, grad: Array, curv: Array, out: Room) -> None:
         mean[:], pooled[:] = pool_derivatives(share, grad, curv, 1.0, axis=1)
 
 
-def sum_exponentials(terms: Array, peak: Array) -> Array:
-    """Sum exp(terms − peak) over the members, (group, member, cell) → (group, cell).
-
-    What is below e⁻⁷⁰⁰ of the largest is raised to it, which changes no digit of the sum:
-    exponentials that underflow take six times as long, and far out most of them do.
-    """
-    scaled = terms - peak
-    np.maximum(scaled, -700.0, out=scaled)
-    np.exp(scaled, out=scaled)
-    return np.asarray(scaled.sum(axis=1))
+def log_sum_members(terms: Array) -> Array:
+    """Log of the sum of the members' exponentials, (group, member, cell) → (group, cell)."""
+    return np.asarray(log_sum_exp(terms, axis=1))
 
 
 def _mix(weight: Array, total: Array, grad: Array, curv: Array, mean: Array, pooled: Array) -> None:
