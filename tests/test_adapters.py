@@ -805,7 +805,7 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(
     path = tmp_path / f"fit{suffix}"
     fit = lq.lock(normals)
     fit.save(path)
-    monkeypatch.setattr("lockquack.storage.find_spec", lambda name: None)
+    monkeypatch.setattr("lockquack.files.storage.find_spec", lambda name: None)
     # A combination can always be written to NetCDF, in the format that scipy knows.
     uses = [lq.load, lq.from_datatree, normals["left"].save, *[fit.save] * (suffix == ".zarr")]
     for use in uses:

@@ -241,7 +241,7 @@ def test_save_and_load_of_a_vector_outcome(rng, tmp_path):
 
 
 def test_save_and_load_need_no_extras(fit, tmp_path, monkeypatch):
-    from lockquack import storage
+    from lockquack.files import storage
 
     monkeypatch.setattr(storage, "find_spec", lambda name: None)
     fit.save(tmp_path / "fit.nc")

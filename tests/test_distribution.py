@@ -471,7 +471,7 @@ def test_what_is_asked_for_must_make_sense(normals):
 
 
 def test_a_file_needs_a_directory(normals, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no directory .*nowhere to write fit.nc"):
+    with pytest.raises(FileNotFoundError, match="no folder .*nowhere to write fit.nc"):
         lock(normals).save(tmp_path / "nowhere" / "fit.nc")
 
 

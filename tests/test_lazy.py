@@ -15,9 +15,9 @@ import xarray as xr
 from dask import delayed
 
 import lockquack as lq
-from lockquack import streaming
 from lockquack.adapters import chunked, datatree
 from lockquack.errors import LockquackWarning, NonFiniteError, ParameterError, ShapeError
+from lockquack.files import streaming
 from lockquack.parallel import compute_in_order
 from tests.helpers import lock
 
@@ -333,6 +333,7 @@ def test_streaming_writes_what_a_datatree_holds(tmp_path, monkeypatch, which, at
     monkeypatch.setattr(streaming, "_CHUNK", at_once * 8 * 12 * model.observations.d)
     model.to_zarr(tmp_path / "a.zarr")
     with xr.open_datatree(tmp_path / "a.zarr", engine="zarr") as written:
+        assert written.attrs.pop("written_by") == "lockquack"
         xr.testing.assert_identical(written.load(), model.to_datatree())
 
 

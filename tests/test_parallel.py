@@ -383,7 +383,7 @@ def test_files_are_read_by_the_workers(client, data, tmp_path):
 
 def test_a_store_is_written_by_the_workers(client, data, tmp_path, monkeypatch):
     model = regressions(data, 900)["two"]
-    monkeypatch.setattr("lockquack.streaming._CHUNK", 8 * 200 * 128)
+    monkeypatch.setattr("lockquack.files.streaming._CHUNK", 8 * 200 * 128)
     model.to_zarr(tmp_path / "a.zarr")
     lazy = lq.from_datatree(tmp_path / "a.zarr", lazy=True)
     expected = locally(monkeypatch, lambda: replace(model).collapse("in-sample"), 1)

@@ -374,7 +374,8 @@ class Combination(Plotting):
         Parameters
         ----------
         path
-            Where to write; a file that is there is replaced.
+            Where to write. A file that is there is replaced, and so is a store that lockquack
+            wrote; any other folder that is not empty is refused.
 
         Examples
         --------
@@ -388,7 +389,7 @@ class Combination(Plotting):
         >>> bool((again.weights == fit.weights).all())
         True
         """
-        from lockquack.storage import save_combination
+        from lockquack.files.storage import save_combination
 
         save_combination(self, path)
 
@@ -495,7 +496,7 @@ def load(path: str | Path) -> Combination:
     ...     lq.load(f"{folder}/fit.nc").names
     ('first', 'second')
     """
-    from lockquack.storage import load_combination
+    from lockquack.files.storage import load_combination
 
     return load_combination(path)
 

@@ -62,6 +62,10 @@ class UnknownNameError(LockquackError):
     """A name that is not in its registry."""
 
 
+class OverwriteError(LockquackError):
+    """A path at which something would be destroyed."""
+
+
 class LockquackWarning(UserWarning):
     """Base of every warning."""
 

@@ -515,7 +515,8 @@ class Predictive(ABC):
         Parameters
         ----------
         path
-            Where to write; a store that is there is replaced.
+            Where to write. A store that lockquack wrote is replaced, an empty folder too; any
+            other folder is refused.
         dtype
             ``"float32"`` halves the size. Passes add up in double precision, so what is lost are
             the digits beyond the seventh of each density and derivative.
@@ -535,7 +536,7 @@ class Predictive(ABC):
         ...     lq.from_datatree(f"{folder}/first.zarr", lazy=False)
         <ArrayPredictive normal; chain: 4, draw: 250, obs_id: 40, components: 1>
         """
-        from lockquack.streaming import stream_to_zarr
+        from lockquack.files.streaming import stream_to_zarr
 
         stream_to_zarr(self, path, dtype, var_name or self._outcome_name(), progressbar)
 
@@ -547,7 +548,8 @@ class Predictive(ABC):
         Parameters
         ----------
         path
-            Where to write; what is there is replaced.
+            Where to write. A file that is there is replaced, and so is a store that lockquack
+            wrote; any other folder that is not empty is refused.
 
         Examples
         --------
@@ -560,8 +562,10 @@ class Predictive(ABC):
         ...     lq.from_datatree(f"{folder}/first.nc")
         <ArrayPredictive normal; chain: 4, draw: 250, obs_id: 40, components: 1>
         """
-        from lockquack.storage import write_tree
+        from lockquack.files.places import require_place
+        from lockquack.files.storage import write_tree
 
+        require_place(path)
         if Path(path).suffix == ".zarr":
             self.to_zarr(path)
         else:

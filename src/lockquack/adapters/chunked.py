@@ -146,15 +146,17 @@ class ChunkedPredictive(Predictive):
         progressbar: bool | None = None,
     ) -> None:
         """Write to a Zarr store; see :meth:`Predictive.to_zarr`."""
-        from lockquack.storage import replacing, write_tree
+        from lockquack.files.places import require_place
+        from lockquack.files.storage import write_tree
+
+        require_place(path)
 
         chunks = self._with_all_draws(["logp"])[0].chunks[2]
         arrays = {
             name: array.rechunk({0: -1, 1: -1, 2: max(chunks)}).astype(dtype)
             for name, array in self.arrays.items()
         }
-        with replacing(path) as unfinished:
-            write_tree(replace(self, arrays=arrays).to_datatree(var_name), unfinished)
+        write_tree(replace(self, arrays=arrays).to_datatree(var_name), path, zarr=True)
 
     def _averages(self, average: Average, reads: Sequence[str]) -> Iterator[Collapsed]:
         """Average over the draws of groups of observations, in order."""

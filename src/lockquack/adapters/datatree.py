@@ -13,6 +13,7 @@ import xarray as xr
 from lockquack.adapters.arrays import SAMPLE_DIMS, from_arrays
 from lockquack.adapters.chunked import chunks_for
 from lockquack.errors import LockquackError, UnsupportedError
+from lockquack.files.storage import is_combination, open_tree, read_tree
 from lockquack.jets import Array, log_sum_exp
 from lockquack.labels import labels_of
 from lockquack.parallel import active_client
@@ -25,7 +26,6 @@ from lockquack.predictive import (
     Likelihood,
     Predictive,
 )
-from lockquack.storage import is_combination, open_tree, read_tree
 
 #: Where ArviZ keeps outcomes that were drawn with the draws.
 PREDICTIVE_GROUP = "posterior_predictive"

@@ -65,8 +65,7 @@ def _run(options: Namespace) -> int:
     from lockquack.errors import LockquackError
     from lockquack.parallel import cluster
 
-    if options.output is not None:
-        require_writable(options.output)
+    require_writable(options.output, options)
     with cluster(options.cluster, options.workers), hear_warnings(options):
         sources = find_sources(options.files)
         formulas = read_formulas(options.family, [source.name for source in sources])

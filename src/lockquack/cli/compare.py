@@ -45,8 +45,7 @@ def _run(options: Namespace) -> int:
     from lockquack.parallel import cluster
     from lockquack.rules import Hyvarinen
 
-    if options.output is not None:
-        require_writable(options.output)
+    require_writable(options.output, options)
     methods = options.methods and [name.strip() for name in options.methods.split(",")]
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         models = read_models(options)

@@ -18,8 +18,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from lockquack.cli.files import find_sources
 from lockquack.cli.wording import shell_words
-from lockquack.errors import LockquackError, LockquackWarning
+from lockquack.errors import LockquackWarning
+from lockquack.files.places import require_place, write_text
 
 _WIDTH = 88
 #: Short headings, so that a table fits a terminal of 80 columns.
@@ -68,8 +70,7 @@ def write_result(result: Result, options: Namespace) -> None:
     if options.output is None:
         print(text)
     else:
-        require_writable(options.output)
-        options.output.write_text(f"{text}\n", encoding="utf-8")
+        write_text(options.output, f"{text}\n")
         say(f"written: {options.output}", options)
 
 
@@ -79,10 +80,14 @@ def say(message: str, options: Namespace) -> None:
         print(f"lockquack: {message}", file=sys.stderr)
 
 
-def require_writable(path: Path) -> None:
-    """Refuse a file in a folder that does not exist, before the work is done."""
-    if not path.absolute().parent.is_dir():
-        raise LockquackError(f"There is no folder {path.parent} to write {path.name} to.")
+def require_writable(path: Path | None, options: Namespace) -> None:
+    """Refuse, before the work is done, a path where something would be lost or cannot be."""
+    if path is None:
+        return
+    read = [file for source in find_sources(options.files) for file in source.paths]
+    if options.y is not None:
+        read += [Path(options.y), Path(options.y.rsplit(":", 1)[0])]
+    require_place(path, read)
 
 
 @contextmanager

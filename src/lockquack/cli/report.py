@@ -58,7 +58,7 @@ def _run(options: Namespace) -> int:
     from lockquack.parallel import cluster
     from lockquack.report import write_report
 
-    require_writable(options.output)
+    require_writable(options.output, options)
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         fit = fit_models(read_models(options), options)
         write_report(

@@ -63,10 +63,10 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models
     from lockquack.errors import ParameterError
+    from lockquack.files.storage import write_tree
     from lockquack.parallel import cluster
-    from lockquack.storage import write_tree
 
-    require_writable(options.output)
+    require_writable(options.output, options)
     if options.output.suffix not in (".nc", ".zarr", ".csv"):
         raise ParameterError(f"{options.output} must end in .nc, .zarr or .csv.")
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
@@ -110,6 +110,8 @@ def _write_csv(tree: xr.DataTree, path: Path) -> None:
     import numpy as np
     import pandas as pd
 
+    from lockquack.files.places import written_whole
+
     (draws,) = tree["posterior_predictive"].to_dataset().data_vars.values()
     values = draws.transpose("chain", "draw", ...).values
     chains, n = values.shape[:2]
@@ -119,7 +121,8 @@ def _write_csv(tree: xr.DataTree, path: Path) -> None:
     table.insert(0, ".chain", np.repeat(np.arange(1, chains + 1), n))
     table.insert(1, ".iteration", np.tile(np.arange(1, n + 1), chains))
     table.insert(2, ".draw", np.arange(1, chains * n + 1))
-    table.to_csv(path, index=False)
+    with written_whole(path) as unfinished:
+        table.to_csv(unfinished, index=False)
 
 
 COMMAND = Command(

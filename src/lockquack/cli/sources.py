@@ -21,8 +21,8 @@ from lockquack.adapters.stan import CURV, GRAD, LOG_LIK, compare_log_lik, genera
 from lockquack.cli.files import Source, find_sources
 from lockquack.errors import LockquackError, UnsupportedError, unknown_name
 from lockquack.families import get_family
+from lockquack.files.storage import read_tree
 from lockquack.predictive import LOGP_GROUP, Predictive
-from lockquack.storage import read_tree
 
 _OBSERVED = "observed_data"
 _FAMILY = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<formula>\w+(?:\(.*\))?)", re.DOTALL)

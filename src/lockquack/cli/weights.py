@@ -49,8 +49,7 @@ def _run(options: Namespace) -> int:
     from lockquack.presentation import footer, header, rounded_table
 
     for path in (options.save, options.output):
-        if path is not None:
-            require_writable(path)
+        require_writable(path, options)
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         fit = fit_models(read_models(options), options)
         table = _table(fit, options)
@@ -59,10 +58,10 @@ def _run(options: Namespace) -> int:
             heard[:] = [text for text in heard if text not in {n.message for n in fit.notes}]
         below = [shell_words(line) for line in footer(fit)]
         result = Result(header(fit), rounded_table(table), below, table, _record(fit, table))
-        write_result(result, options)
-        if options.save is not None:
+        if options.save is not None:  # before whoever reads the table may go away
             fit.save(options.save)
             say(f"written: {options.save}", options)
+        write_result(result, options)
     return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.notes) else 0
 
 

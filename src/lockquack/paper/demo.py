@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lockquack.files.places import write_text
 from lockquack.jets import Array, log_sum_exp
 from lockquack.operators import Hybrid, Linear, Locking, Operator, Superposition
 from lockquack.paper.scenarios import Density
@@ -81,5 +82,5 @@ def page() -> str:
 def write_page(path: Path) -> Path:
     """Write the page."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(), encoding="utf-8")
+    write_text(path, page())
     return path

@@ -21,6 +21,7 @@ import pandas as pd
 
 from lockquack import __version__
 from lockquack.errors import LockquackError, ParameterError
+from lockquack.files.places import write_text, written_whole
 from lockquack.progress import progress_bar
 
 Rows = list[dict[str, Any]]
@@ -64,11 +65,12 @@ class Runner:
         """Run what is missing of an experiment; return all its rows, in order."""
         if replications < 1:
             raise ParameterError(f"There must be at least one replication; got {replications}.")
+        self._path(name, 0).parent.mkdir(parents=True, exist_ok=True)
         missing = [i for i in range(replications) if not self._path(name, i).exists()]
         with progress_bar(replications, name, self.progressbar) as advance:
             advance(replications - len(missing))
             for i, rows in self._results(function, name, missing):
-                write_whole(self._path(name, i), json.dumps(rows))
+                write_text(self._path(name, i), json.dumps(rows))
                 advance(1)
         parts = []
         for i in range(replications):
@@ -156,21 +158,15 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is either whole or not there, even if interrupted."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    unfinished.write_text(text)
-    unfinished.replace(path)
-
-
 def write_table(table: pd.DataFrame, folder: Path, name: str) -> list[Path]:
     """Write a table as CSV and, if pyarrow is there, as Parquet; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.csv"]
-    table.to_csv(paths[0], index=False, float_format="%.10g")
+    with written_whole(paths[0]) as unfinished:
+        table.to_csv(unfinished, index=False, float_format="%.10g")
     if find_spec("pyarrow") is None:
         return paths
     paths.append(folder / f"{name}.parquet")
-    table.to_parquet(paths[1], index=False)
+    with written_whole(paths[1]) as unfinished:
+        table.to_parquet(unfinished, index=False)
     return paths

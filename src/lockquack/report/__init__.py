@@ -75,16 +75,18 @@ def write_report(
     ...     page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     True
     """
+    from lockquack.files.places import require_place, write_text
     from lockquack.plots.style import require_matplotlib
 
     require_matplotlib()
     from lockquack.report.contents import gather_contents
     from lockquack.report.page import as_page
 
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    require_place(path)
     contents = gather_contents(
         fit, methods=methods, cv=cv, obs=obs, thorough=thorough, progressbar=progressbar
     )
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(as_page(contents, title, command), encoding="utf-8")
+    write_text(path, as_page(contents, title, command))
     return path

@@ -12,10 +12,10 @@ import numpy as np
 import xarray as xr
 
 from lockquack.errors import ParameterError
+from lockquack.files.storage import write_tree, zarr_store
 from lockquack.parallel import map_observations
 from lockquack.predictive import GROUPS, Predictive, all_draws, cut
 from lockquack.progress import progress_bar
-from lockquack.storage import replacing, write_tree
 
 #: Bytes of a chunk.
 _CHUNK = 2**24
@@ -31,7 +31,7 @@ def stream_to_zarr(
     grid = model.observations.shape
     size = np.dtype(dtype).itemsize * model.n_samples * model.observations.d
     chunks, groups = boxes(grid, max(1, _CHUNK // size))
-    with replacing(path) as store, progress_bar(model.n_obs, "writing", progressbar) as advance:
+    with zarr_store(path) as store, progress_bar(model.n_obs, "writing", progressbar) as advance:
         _write_frame(model, store, dtype, name, chunks)
         write = partial(_write_group, store=str(store), name=name, grid=grid)
         for n_obs in map_observations(write, (model,), groups, groups):
@@ -74,7 +74,7 @@ def _write_frame(
     frame[GROUPS["logp"]] = frame[GROUPS["logp"]].drop_vars(
         [dim for dim in observations.labels if dim == observations.component_dim]
     )
-    write_tree(xr.DataTree.from_dict({**frame, **model.small_groups(name)}), store)
+    write_tree(xr.DataTree.from_dict({**frame, **model.small_groups(name)}), store, zarr=True)
     root: Any = zarr.open_group(store, mode="r+")
     for part in parts:
         if part == "grad" and observations.component_dim is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ import xarray as xr
 
 from lockquack.errors import LockquackError, LockquackWarning
 from lockquack.evidence import Evidence, Nodes, join_nodes
+from lockquack.files.places import WRITTEN_BY, written_whole
 from lockquack.fitting import FORMULAS, Problem, problem_for
 from lockquack.fitting.formulas import ModelAveraging, PseudoBMAPlus
 from lockquack.jets import Array, Jet
@@ -64,9 +64,9 @@ def open_tree(path: str | Path) -> xr.DataTree:
         return xr.open_datatree(path, cache=False, **_reader(path, flat=False))
 
 
-def write_tree(tree: xr.DataTree, path: str | Path) -> None:
-    """Write groups to NetCDF, or to Zarr if the path ends in ``.zarr``."""
-    _write(tree, Path(path))
+def write_tree(tree: xr.DataTree, path: str | Path, *, zarr: bool = False) -> None:
+    """Write groups to NetCDF, or to Zarr if the path ends in ``.zarr`` or it is asked for."""
+    _write(tree, Path(path), zarr=zarr)
 
 
 def save_combination(fit: Combination, path: str | Path) -> None:
@@ -242,41 +242,31 @@ def _explaining(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _write(data: xr.Dataset | xr.DataTree, path: Path) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no directory {path.parent} to write {path.name} to.")
-    engine = _engine(path, flat=isinstance(data, xr.Dataset))
-    if engine == "zarr":
-        # The third format has no settled specification of strings yet.
-        data.to_zarr(path, mode="w", zarr_format=2)
-    elif isinstance(data, xr.Dataset):
-        data.to_netcdf(path, engine=engine)
-    else:
-        data.to_netcdf(path, engine="h5netcdf")
+def _write(data: xr.Dataset | xr.DataTree, path: Path, *, zarr: bool = False) -> None:
+    engine = _engine(path, flat=isinstance(data, xr.Dataset), zarr=zarr)
+    data = data.copy(deep=False)
+    data.attrs |= WRITTEN_BY
+    with written_whole(path) as unfinished:
+        if engine == "zarr":
+            # The third format has no settled specification of strings yet.
+            data.to_zarr(unfinished, mode="w-", zarr_format=2)
+        elif isinstance(data, xr.Dataset):
+            data.to_netcdf(unfinished, engine=engine)
+        else:
+            data.to_netcdf(unfinished, engine="h5netcdf")
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield where to write a Zarr store that takes the place of another once it is whole.
-
-    What is written may be read from the other.
-    """
-    path = Path(path)
-    _installed("zarr", "zarr", path)
-    unfinished, old = (path.with_name(f".{path.stem}-{what}.zarr") for what in ("new", "old"))
-    try:
+def zarr_store(path: str | Path) -> Iterator[Path]:
+    """Yield where to write a Zarr store that takes the place of another once it is whole."""
+    _installed("zarr", "zarr", Path(path))
+    with written_whole(path) as unfinished:
         yield unfinished
-        if path.exists():
-            path.rename(old)
-        unfinished.rename(path)
-    finally:
-        for left in (unfinished, old):
-            shutil.rmtree(left, ignore_errors=True)
 
 
-def _engine(path: Path, *, flat: bool) -> Engine:
+def _engine(path: Path, *, flat: bool, zarr: bool = False) -> Engine:
     """Choose what reads and writes a path; scipy is always there, but knows no groups."""
-    if path.suffix == ".zarr" or path.is_dir():
+    if zarr or path.suffix == ".zarr" or path.is_dir():
         return _installed("zarr", "zarr", path)
     if flat and find_spec("h5netcdf") is None:
         return "scipy"

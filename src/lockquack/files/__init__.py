@@ -1,0 +1,1 @@
+"""Files: where they may be written, and what is in them."""
