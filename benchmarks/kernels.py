@@ -16,8 +16,8 @@ from arviz_base import from_dict
 
 import lockquack as lq
 from lockquack import kernels
-from lockquack.collapse import collapse
-from lockquack.parallel import thread_map
+from lockquack.draws.collapse import collapse
+from lockquack.parallel.threads import thread_map
 from lockquack.solvers.mixture_proportions import mixture_proportions
 from lockquack.solvers.simplex_qp import simplex_qp
 

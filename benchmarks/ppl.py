@@ -110,7 +110,7 @@ def compare(make: Callable[..., Any], n: int, draws: int) -> None:
     """Print one line."""
     import pymc as pm
 
-    from lockquack.adapters.pymc import from_pymc
+    from lockquack.sources.pymc import from_pymc
 
     model, values = make(n, draws, np.random.default_rng(1))
     idata = container(values)

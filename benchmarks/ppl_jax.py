@@ -19,7 +19,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import log_likelihood
 
-from lockquack.adapters.numpyro import from_numpyro
+from lockquack.sources.numpyro import from_numpyro
 
 
 def regression(x: Any, y: Any = None) -> None:

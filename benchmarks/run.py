@@ -26,7 +26,7 @@ from problems import CHAINS, DRAWS, n_models, read, write_draws, write_elpds
 from scipy.special import logsumexp
 from workers import measure_workers
 
-from lockquack.psis import loo_densities
+from lockquack.draws.psis import loo_densities
 from lockquack.solvers.mixture_proportions import mixture_proportions
 
 HERE = Path(__file__).parent

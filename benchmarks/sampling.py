@@ -13,8 +13,8 @@ import time
 import numpy as np
 
 import lockquack as lq
-from lockquack.density.sampling import Drawn, sample
-from lockquack.density.targets import ModelTarget
+from lockquack.prediction.targets import ModelTarget
+from lockquack.sampling.samplers import Drawn, sample
 
 WANTED = 2000
 REPEATS = 3

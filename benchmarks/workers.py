@@ -14,7 +14,8 @@ from kernels import best_of, extra_memory, growth
 from problems import CHAINS, DRAWS
 
 import lockquack as lq
-from lockquack.parallel import cluster, thread_map
+from lockquack.parallel.cluster import cluster
+from lockquack.parallel.threads import thread_map
 
 Row = dict[str, Any]
 Works = Mapping[str, Callable[[], object]]
@@ -110,9 +111,6 @@ def _on_workers(number: int, works: Works) -> dict[str, tuple[float, int]]:
 def _import() -> None:
     """Import on a worker what it would import in its first task."""
     import zarr  # noqa: F401
-
-    import lockquack.adapters.family
-    import lockquack.psis  # noqa: F401
 
 
 def _peak_memory() -> int:

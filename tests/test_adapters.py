@@ -28,7 +28,7 @@ from lockquack.errors import (
 from lockquack.families import FAMILIES, Edge, Mixture
 from lockquack.families.base import Range
 from lockquack.jets import Jet
-from lockquack.predictive import Likelihood
+from lockquack.models.model import Likelihood
 
 C, D, N = 3, 40, 7
 

@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 import lockquack as lq
-from lockquack.density import streamed
-from lockquack.density.calibration import uniformity
-from lockquack.density.nodes import lay_nodes
-from lockquack.density.pooled import PooledDistribution
 from lockquack.errors import LockquackWarning
 from lockquack.operators import Locking
+from lockquack.prediction import streamed
+from lockquack.prediction.calibration import uniformity
+from lockquack.prediction.nodes import lay_nodes
+from lockquack.prediction.pooled import PooledDistribution
 from lockquack.testing import example_models
 from tests.helpers import lock
 
@@ -110,7 +110,7 @@ def test_the_table_shows_what_combining_bought(rng):
 
 def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
     monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "1")
-    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 5)
+    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 5)
     laid = []
 
     def watched(*args, **options):
@@ -122,7 +122,7 @@ def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
     monkeypatch.setattr(streamed, "lay_nodes", watched)
     table = lock(example_models(30)).coverage([0.5, 0.9], loo=False)
     assert len(laid) == 6
-    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 30)
+    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 30)
     pd.testing.assert_frame_equal(lock(example_models(30)).coverage([0.5, 0.9], loo=False), table)
 
 

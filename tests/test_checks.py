@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 
 import lockquack as lq
-from lockquack.adapters.family import FamilyPredictive
 from lockquack.errors import (
     DerivativeError,
     EdgeError,
@@ -25,6 +24,7 @@ from lockquack.errors import (
 )
 from lockquack.families import FAMILIES
 from lockquack.rules import Pooled
+from lockquack.sources.family import FamilyPredictive
 
 SHAPE = (4, 50)
 

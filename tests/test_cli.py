@@ -21,17 +21,17 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack import cli
-from lockquack.adapters.csv import read_draws
-from lockquack.adapters.formula import parse_formula
 from lockquack.cli import options, paper, sample
 from lockquack.cli.commands import NAMES, find_command
-from lockquack.collapse import Kind
-from lockquack.density.sampling import SAMPLERS
+from lockquack.draws.blocks import Kind
 from lockquack.errors import ConvergenceWarning
-from lockquack.notes import Note
 from lockquack.operators import OPERATORS
 from lockquack.paper import experiments, style
+from lockquack.remarks.notes import Note
 from lockquack.rules import RULES
+from lockquack.sampling.samplers import SAMPLERS
+from lockquack.sources.csv import read_draws
+from lockquack.sources.formula import parse_formula
 from lockquack.transforms import TRANSFORMS
 from tests.ppl.test_stan import write_csv
 

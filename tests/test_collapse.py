@@ -11,22 +11,20 @@ from scipy import special, stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import lockquack as lq
-from lockquack import collapse as collapse_module
 from lockquack import kernels
-from lockquack.collapse import (
+from lockquack.draws import collapse as collapse_module
+from lockquack.draws.blocks import (
     Average,
     BlockGrid,
-    collapse,
     complete_blocks,
-    join,
-    merge_blocks,
     observation_groups,
     pool_blocks,
 )
+from lockquack.draws.collapse import collapse, join, merge_blocks
+from lockquack.draws.psis import psis
 from lockquack.errors import ShapeError
 from lockquack.kernels import plain
-from lockquack.parallel import thread_map
-from lockquack.psis import psis
+from lockquack.parallel.threads import thread_map
 
 UNIT = np.ones(1)
 

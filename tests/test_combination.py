@@ -138,7 +138,7 @@ def test_bootstrap_is_deterministic_and_labelled(fit):
 
 
 def test_groups_of_replicates_are_independent_and_the_same_on_any_thread(fit, monkeypatch):
-    from lockquack import combination
+    from lockquack.combination import combination
 
     whole = fit.bootstrap(200, random_seed=1)
     monkeypatch.setattr(combination, "_NUMBERS_AT_ONCE", 100)

@@ -10,9 +10,9 @@ import pytest
 from scipy import special, stats
 
 import lockquack as lq
-from lockquack.comparison import METHODS, _verdicts
+from lockquack.draws.psis import psis
 from lockquack.errors import EdgeError, ParameterError, UnknownNameError, UnsupportedError
-from lockquack.psis import psis
+from lockquack.methods.compare import METHODS, _verdicts
 
 pytestmark = pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
 

@@ -11,21 +11,21 @@ from scipy import integrate as scipy_integrate
 from scipy import stats
 
 import lockquack as lq
-from lockquack.density.pooled import (
-    Normalised,
-    PooledDistribution,
-    at_observed,
-    normalise,
-)
-from lockquack.density.quadrature import KRONROD, LEGENDRE, NODES, Grid, Line
 from lockquack.errors import (
     ParetoWarning,
     QuadratureWarning,
     SupportError,
     UnsupportedError,
 )
-from lockquack.notes import density_notes
 from lockquack.operators import Locking
+from lockquack.prediction.pooled import (
+    Normalised,
+    PooledDistribution,
+    at_observed,
+    normalise,
+)
+from lockquack.quadrature.grid import KRONROD, LEGENDRE, NODES, Grid, Line
+from lockquack.remarks.notes import density_notes
 from tests.helpers import lock
 
 

@@ -9,12 +9,11 @@ import pytest
 from scipy import optimize, special, stats
 
 import lockquack as lq
-from lockquack.density.nodes import lay_nodes
 from lockquack.errors import LockquackWarning, SmoothnessError, UnsupportedError
-from lockquack.evidence import Evidence
-from lockquack.fitting import problem_for
-from lockquack.gather import gather
+from lockquack.fitting.evidence import Evidence
+from lockquack.fitting.problems import problem_for
 from lockquack.jets import Jet
+from lockquack.methods.gather import gather
 from lockquack.operators import (
     OPERATORS,
     Hoelder,
@@ -24,6 +23,7 @@ from lockquack.operators import (
     Nested,
     Superposition,
 )
+from lockquack.prediction.nodes import lay_nodes
 from lockquack.rules import LogScore, PairwiseScore, Pooled
 
 INSTANCES = [

@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import lockquack as lq
-from lockquack.density.continuous import ContinuousRows
-from lockquack.density.pooled import PooledDistribution
-from lockquack.density.quadrature import Grid, Line
 from lockquack.errors import (
     LockquackError,
     ObservationMismatchError,
@@ -25,6 +22,9 @@ from lockquack.errors import (
     UnsupportedError,
 )
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
+from lockquack.prediction.pooled import PooledDistribution
+from lockquack.quadrature.continuous import ContinuousRows
+from lockquack.quadrature.grid import Grid, Line
 from tests.helpers import lock, paper_models
 
 PROBABILITIES = np.array([0.001, 0.025, 0.3, 0.5, 0.9, 0.999])
@@ -352,7 +352,7 @@ def test_blocks_of_observations_join(rng, monkeypatch):
         "b": lq.from_family("normal", y=y, mu=rng.normal(size=(2, 30, 7)) + 1, sigma=2.0),
     }
     whole = PooledDistribution.of(models, Locking(), np.array([0.5, 0.5]))
-    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 3)
+    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 3)
     parts = PooledDistribution.of(models, Locking(), np.array([0.5, 0.5]))
     assert len(parts.laid) == 3
     for method in ("mean", "var", "mode"):
@@ -400,7 +400,7 @@ def test_weights_change_without_new_evaluations(normals, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("evaluated again")
 
-    monkeypatch.setattr("lockquack.density.members.Member.logpdf_at", refuse)
+    monkeypatch.setattr("lockquack.prediction.members.Member.logpdf_at", refuse)
     other = pooled.with_pool(lambda logp: Locking().pool_density(logp, np.array([0.4, 0.35, 0.25])))
     assert (other.relative_error < 1e-8).all()
 

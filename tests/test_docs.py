@@ -13,9 +13,9 @@ import pytest
 
 import lockquack as lq
 from lockquack import errors
-from lockquack.combination import Combination
+from lockquack.combination.combination import Combination
 from lockquack.operators import OPERATORS, Operator
-from lockquack.remedies import REMEDIES
+from lockquack.remarks.remedies import REMEDIES
 from tests import test_operators as contract
 
 ROOT = Path(__file__).parents[1]

@@ -20,15 +20,14 @@ from lockquack.errors import (
     SupportWarning,
     UnsupportedError,
 )
-from lockquack.evidence import Evidence, Nodes
 from lockquack.families import FAMILIES
-from lockquack.fitting import FORMULAS, PROBLEMS, problem_for
 from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.evidence import Evidence
 from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.problems import FORMULAS, PROBLEMS, problem_for
 from lockquack.fitting.smooth import SmoothProblem
-from lockquack.gather import gather, in_units
 from lockquack.jets import Jet
-from lockquack.notes import convergence_notes
+from lockquack.methods.gather import gather, in_units
 from lockquack.operators import (
     OPERATORS,
     Hoelder,
@@ -41,6 +40,8 @@ from lockquack.operators import (
     get_operator,
 )
 from lockquack.operators.space import Phases
+from lockquack.quadrature.nodes import Nodes
+from lockquack.remarks.notes import convergence_notes
 from lockquack.rules import RULES, Hyvarinen, LogScore
 from lockquack.solvers.base import Solution
 

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import logsumexp
 
 import lockquack as lq
-from lockquack.psis import psis
+from lockquack.draws.psis import psis
 from lockquack.solvers.mixture_proportions import mixture_proportions
 
 # Models without spread have Monte Carlo errors that are not known; that is not the matter here.

@@ -15,10 +15,10 @@ import xarray as xr
 from dask import delayed
 
 import lockquack as lq
-from lockquack.adapters import chunked, datatree
 from lockquack.errors import LockquackWarning, NonFiniteError, ParameterError, ShapeError
 from lockquack.files import streaming
-from lockquack.parallel import compute_in_order
+from lockquack.parallel.cluster import compute_in_order
+from lockquack.sources import chunked, datatree
 from tests.helpers import lock
 
 LAYOUTS = {

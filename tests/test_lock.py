@@ -18,9 +18,9 @@ from lockquack.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from lockquack.evidence import Evidence
-from lockquack.fitting import PROBLEMS, problem_for
+from lockquack.fitting.evidence import Evidence
 from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
+from lockquack.fitting.problems import PROBLEMS, problem_for
 from lockquack.jets import Jet
 from lockquack.operators.base import Operator
 from lockquack.rules.base import Rule

@@ -11,8 +11,8 @@ from arviz_base import convert_to_datatree
 from scipy import special, stats
 
 import lockquack as lq
-from lockquack.checks import check_models
-from lockquack.collapse import collapse
+from lockquack.checks.models import check_models
+from lockquack.draws.collapse import collapse
 from lockquack.errors import (
     ObservationMismatchError,
     ParameterError,
@@ -130,7 +130,7 @@ def test_leave_one_out_is_psis_alone(full, monkeypatch):
     def refused(*args, **options):
         raise AssertionError("there was a pass over the draws")
 
-    monkeypatch.setattr("lockquack.predictive.collapse", refused)
+    monkeypatch.setattr("lockquack.models.model.collapse", refused)
     got = full.predict("loo", density=True, derivatives=False)
     np.testing.assert_array_equal(got.jet.logp, full.loo().logp)
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarni
 def few_replicates():
     """Tables with rough standard errors, which nothing here looks at, are made faster."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lockquack.combination._REPLICATES", 40)
+        patch.setattr("lockquack.combination.combination._REPLICATES", 40)
         yield
 
 

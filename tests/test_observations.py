@@ -15,8 +15,8 @@ from lockquack.errors import (
     ScaleError,
     ShapeError,
 )
-from lockquack.labels import require_same_labels, storable
-from lockquack.observations import as_observations
+from lockquack.models.labels import require_same_labels, storable
+from lockquack.models.observations import as_observations
 
 C, D = 2, 6
 

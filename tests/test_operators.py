@@ -11,9 +11,7 @@ import pytest
 from scipy import integrate
 
 import lockquack as lq
-from lockquack.density.nodes import lay_nodes
 from lockquack.errors import ParameterError, UnknownNameError
-from lockquack.evidence import Nodes
 from lockquack.families import FAMILIES
 from lockquack.jets import Jet, stack_jets
 from lockquack.operators import (
@@ -31,6 +29,8 @@ from lockquack.operators import (
 )
 from lockquack.operators.base import SumOverNodes
 from lockquack.operators.nested import CompositeOperator
+from lockquack.prediction.nodes import lay_nodes
+from lockquack.quadrature.nodes import Nodes
 from lockquack.transforms import TRANSFORMS
 
 NAMES = ("a", "b", "c")

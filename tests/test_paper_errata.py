@@ -12,7 +12,7 @@ import pytest
 from scipy.special import logsumexp
 
 import lockquack as lq
-from lockquack.collapse import collapse
+from lockquack.draws.collapse import collapse
 from lockquack.jets import Jet, power_pool
 from lockquack.operators import Hybrid, Linear, Locking, Superposition
 from lockquack.paper import overfitting

@@ -20,9 +20,11 @@ import pandas as pd
 import pytest
 
 import lockquack as lq
-from lockquack import parallel
 from lockquack.errors import LockquackError, NonFiniteError, ParameterError, ParetoWarning
-from lockquack.parallel import active_client, cluster, map_observations
+from lockquack.parallel import mapping as parallel
+from lockquack.parallel.cluster import active_client, cluster
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.threads import n_threads
 from tests.helpers import lock
 
 # Workers cannot import the tests.
@@ -206,7 +208,7 @@ def test_errors_on_workers_are_those_of_this_process(client, data):
 def test_there_is_a_client_only_if_one_is_active(client):
     assert active_client() is client
     assert client.submit(lambda: active_client() is None).result()
-    assert client.submit(parallel.n_threads).result() == 1
+    assert client.submit(n_threads).result() == 1
 
 
 def test_a_cluster_is_an_address_or_a_number_of_workers():
@@ -255,7 +257,7 @@ def test_weights_and_scores_are_the_same_with_any_number_of_workers(client, data
 
 
 def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 10)
+    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 10)
 
     def answers():
         fit = lock(regressions(data, 24))
@@ -268,13 +270,13 @@ def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, dat
     np.testing.assert_array_equal(locally(monkeypatch, answers, 2), expected)
     np.testing.assert_array_equal(answers(), expected)
     # Very many observations: nodes are not kept.
-    monkeypatch.setattr("lockquack.density.streamed._KEPT", 23)
+    monkeypatch.setattr("lockquack.prediction.streamed._KEPT", 23)
     np.testing.assert_array_equal(locally(monkeypatch, answers, 2), expected)
     np.testing.assert_array_equal(answers(), expected)
 
 
 def test_coverage_is_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.predictive._OBS_AT_ONCE", 10)
+    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 10)
     fit = lock(regressions(data, 24))
     cover = partial(fit.coverage, [0.5, 0.9], loo=False)
     one, two = (locally(monkeypatch, cover, threads) for threads in (1, 2))
@@ -283,7 +285,7 @@ def test_coverage_is_the_same_with_any_number_of_workers(client, data, monkeypat
 
 
 def test_replicates_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.combination._NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr("lockquack.combination.combination._NUMBERS_AT_ONCE", 1000)
     fit = lock(regressions(data, 300))
     draw = partial(fit.bootstrap, 40, random_seed=3)
     np.testing.assert_array_equal(draw(), locally(monkeypatch, draw, 2))

@@ -11,10 +11,10 @@ import xarray as xr
 from scipy import stats
 
 import lockquack as lq
-from lockquack.density.calibration import ecdf_band, uniformity
-from lockquack.panels import locate
 from lockquack.plots import plot_compare, plot_operators, plot_pit, plot_weights
 from lockquack.plots.style import GREY, model_colours, short_names
+from lockquack.prediction.calibration import ecdf_band, uniformity
+from lockquack.prediction.panels import locate
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import lockquack as lq
-from lockquack import psis as psis_module
+from lockquack.draws import psis as psis_module
+from lockquack.draws.psis import _profile, loo_densities, psis
 from lockquack.errors import UnsupportedError
-from lockquack.psis import _profile, loo_densities, psis
 from tests.helpers import lock
 
 TOLERANCE = 1e-10

@@ -15,7 +15,7 @@ import pytest
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning
-from lockquack.remedies import REMEDIES, remedy_for
+from lockquack.remarks.remedies import REMEDIES, remedy_for
 from lockquack.report import write_report
 from lockquack.report.contents import Missing, gather_contents
 from lockquack.report.figures import draw_inline

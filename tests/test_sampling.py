@@ -7,14 +7,14 @@ import pytest
 from scipy import stats
 
 import lockquack as lq
-from lockquack.adapters.family import FamilyPredictive
-from lockquack.density.pooled import PooledDistribution
-from lockquack.density.proposals import t_mixture
-from lockquack.density.sampling import SAMPLERS, automatic, importance, sample, smc
-from lockquack.density.targets import ModelTarget
 from lockquack.errors import MonteCarloWarning, UnknownNameError, UnsupportedError
 from lockquack.families import FAMILIES, Mixture, get_family
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Nested, Superposition
+from lockquack.prediction.pooled import PooledDistribution
+from lockquack.prediction.targets import ModelTarget
+from lockquack.sampling.proposals import t_mixture
+from lockquack.sampling.samplers import SAMPLERS, automatic, importance, sample, smc
+from lockquack.sources.family import FamilyPredictive
 from tests.helpers import lock
 
 #: Chance that any of the samplers' tests in this file fails although all is well.

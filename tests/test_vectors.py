@@ -8,10 +8,10 @@ import xarray as xr
 from scipy import stats
 
 import lockquack as lq
-from lockquack.distribution import Distribution
 from lockquack.errors import ShapeError
-from lockquack.observations import as_observations
+from lockquack.models.observations import as_observations
 from lockquack.operators import Locking
+from lockquack.prediction.prediction import Distribution
 from tests.helpers import lock
 
 W = np.array([0.4, 0.6])
@@ -79,7 +79,7 @@ def test_components_one_by_one(pool):
 
 
 def test_the_shortest_interval_is_not_the_central_one_of_a_skewed_sample():
-    from lockquack.density.drawn import DrawnDistribution
+    from lockquack.prediction.drawn import DrawnDistribution
 
     draws = DrawnDistribution.of(stats.expon.ppf((np.arange(1000)[::-1, None] + 0.5) / 1000))
     low, high = draws.interval(0.5, "hdi")

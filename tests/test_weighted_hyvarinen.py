@@ -21,7 +21,7 @@ from lockquack.errors import (
     UnknownNameError,
 )
 from lockquack.families import FAMILIES, Edge
-from lockquack.gather import gather
+from lockquack.methods.gather import gather
 from lockquack.operators import Linear, Locking, Superposition
 from lockquack.rules import RULES, Hyvarinen, LogScore, PairwiseScore, get_rule
 from lockquack.rules.base import Pooled

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from lockquack import remedies
+from lockquack.remarks import remedies
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -36,7 +36,7 @@ class Explained(SphinxDirective):
         name = self.arguments[0]
         found = [each for each in remedies.REMEDIES if each.category.__name__ == name]
         if not found:
-            raise self.error(f"lockquack.remedies has nothing about {name!r}")
+            raise self.error(f"lockquack.remarks.remedies has nothing about {name!r}")
         return self.parse_text_to_nodes("\n".join(map(as_markdown, found)))
 
 

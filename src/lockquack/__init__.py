@@ -14,30 +14,19 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from lockquack import errors as errors
-    from lockquack.adapters.arrays import from_arrays as from_arrays
-    from lockquack.adapters.bambi import from_bambi as from_bambi
-    from lockquack.adapters.datatree import from_datatree as from_datatree
-    from lockquack.adapters.family import from_family as from_family
-    from lockquack.adapters.jax import from_jax as from_jax
-    from lockquack.adapters.numpyro import from_numpyro as from_numpyro
-    from lockquack.adapters.parameters import linear_predictor as linear_predictor
-    from lockquack.adapters.pymc import from_pymc as from_pymc
-    from lockquack.adapters.stan import from_cmdstanpy as from_cmdstanpy
-    from lockquack.adapters.stan import from_pystan as from_pystan
-    from lockquack.adapters.stan import stan_code as stan_code
-    from lockquack.checking import check as check
-    from lockquack.combination import Combination as Combination
-    from lockquack.combination import load as load
-    from lockquack.comparison import compare as compare
-    from lockquack.distribution import Distribution as Distribution
-    from lockquack.methods import bma as bma
-    from lockquack.methods import combine as combine
-    from lockquack.methods import equal as equal
-    from lockquack.methods import lock as lock
-    from lockquack.methods import pseudo_bma as pseudo_bma
-    from lockquack.methods import quack as quack
-    from lockquack.methods import select as select
-    from lockquack.methods import stack as stack
+    from lockquack.checks.derivatives import check as check
+    from lockquack.combination.combination import Combination as Combination
+    from lockquack.combination.combination import load as load
+    from lockquack.combination.verbs import bma as bma
+    from lockquack.combination.verbs import combine as combine
+    from lockquack.combination.verbs import equal as equal
+    from lockquack.combination.verbs import lock as lock
+    from lockquack.combination.verbs import pseudo_bma as pseudo_bma
+    from lockquack.combination.verbs import quack as quack
+    from lockquack.combination.verbs import select as select
+    from lockquack.combination.verbs import stack as stack
+    from lockquack.methods.compare import compare as compare
+    from lockquack.models.model import Predictive as Predictive
     from lockquack.operators import Hoelder as Hoelder
     from lockquack.operators import Hybrid as Hybrid
     from lockquack.operators import Linear as Linear
@@ -46,16 +35,27 @@ if TYPE_CHECKING:
     from lockquack.operators import Selection as Selection
     from lockquack.operators import Superposition as Superposition
     from lockquack.plots import plot_compare as plot_compare
-    from lockquack.predictive import Predictive as Predictive
+    from lockquack.prediction.prediction import Distribution as Distribution
     from lockquack.rules import Hyvarinen as Hyvarinen
     from lockquack.rules import LogScore as LogScore
     from lockquack.rules import PairwiseScore as PairwiseScore
+    from lockquack.sources.arrays import from_arrays as from_arrays
+    from lockquack.sources.bambi import from_bambi as from_bambi
+    from lockquack.sources.datatree import from_datatree as from_datatree
+    from lockquack.sources.family import from_family as from_family
+    from lockquack.sources.jax import from_jax as from_jax
+    from lockquack.sources.numpyro import from_numpyro as from_numpyro
+    from lockquack.sources.parameters import linear_predictor as linear_predictor
+    from lockquack.sources.pymc import from_pymc as from_pymc
+    from lockquack.sources.stan import from_cmdstanpy as from_cmdstanpy
+    from lockquack.sources.stan import from_pystan as from_pystan
+    from lockquack.sources.stan import stan_code as stan_code
 
 #: Where each public name lives. It is imported when first used, so importing the package
 #: itself takes no time.
 _HOMES = {
-    "Combination": "combination",
-    "Distribution": "distribution",
+    "Combination": "combination.combination",
+    "Distribution": "prediction.prediction",
     "Hoelder": "operators",
     "Hybrid": "operators",
     "Hyvarinen": "rules",
@@ -64,32 +64,32 @@ _HOMES = {
     "LogScore": "rules",
     "Nested": "operators",
     "PairwiseScore": "rules",
-    "Predictive": "predictive",
+    "Predictive": "models.model",
     "Selection": "operators",
     "Superposition": "operators",
-    "bma": "methods",
-    "check": "checking",
-    "combine": "methods",
-    "compare": "comparison",
-    "equal": "methods",
-    "from_arrays": "adapters.arrays",
-    "from_bambi": "adapters.bambi",
-    "from_cmdstanpy": "adapters.stan",
-    "from_datatree": "adapters.datatree",
-    "from_family": "adapters.family",
-    "from_jax": "adapters.jax",
-    "from_numpyro": "adapters.numpyro",
-    "from_pymc": "adapters.pymc",
-    "from_pystan": "adapters.stan",
-    "linear_predictor": "adapters.parameters",
-    "load": "combination",
-    "lock": "methods",
+    "bma": "combination.verbs",
+    "check": "checks.derivatives",
+    "combine": "combination.verbs",
+    "compare": "methods.compare",
+    "equal": "combination.verbs",
+    "from_arrays": "sources.arrays",
+    "from_bambi": "sources.bambi",
+    "from_cmdstanpy": "sources.stan",
+    "from_datatree": "sources.datatree",
+    "from_family": "sources.family",
+    "from_jax": "sources.jax",
+    "from_numpyro": "sources.numpyro",
+    "from_pymc": "sources.pymc",
+    "from_pystan": "sources.stan",
+    "linear_predictor": "sources.parameters",
+    "load": "combination.combination",
+    "lock": "combination.verbs",
     "plot_compare": "plots",
-    "pseudo_bma": "methods",
-    "quack": "methods",
-    "select": "methods",
-    "stack": "methods",
-    "stan_code": "adapters.stan",
+    "pseudo_bma": "combination.verbs",
+    "quack": "combination.verbs",
+    "select": "combination.verbs",
+    "stack": "combination.verbs",
+    "stan_code": "sources.stan",
 }
 
 __all__ = ["__version__", "errors", *_HOMES]

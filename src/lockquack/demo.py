@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import lockquack as lq
-from lockquack.combination import Combination
+from lockquack.combination.combination import Combination
 from lockquack.jets import Array
-from lockquack.predictive import Predictive
+from lockquack.models.model import Predictive
 
 _COLUMNS = {
     "demographics": ["age", "sex"],

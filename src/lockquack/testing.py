@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockquack.adapters.family import from_family
-from lockquack.adapters.parameters import linear_predictor
-from lockquack.predictive import Predictive
+from lockquack.models.model import Predictive
+from lockquack.sources.family import from_family
+from lockquack.sources.parameters import linear_predictor
 
 
 def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Predictive]:

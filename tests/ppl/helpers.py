@@ -70,7 +70,7 @@ def not_compiled():
     """Let PyTensor evaluate by numpy, so that tests need not wait for a compiler."""
     import pytensor
 
-    from lockquack.adapters import pytensor_compiling
+    from lockquack.sources import pytensor_compiling
 
     pytensor_compiling._COMPILED.clear()
     with pytensor.config.change_flags(mode="FAST_COMPILE"):

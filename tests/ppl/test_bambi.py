@@ -14,8 +14,6 @@ with warnings.catch_warnings():
     bmb = pytest.importorskip("bambi")
 
 import lockquack as lq
-from lockquack.adapters.bambi import _container, from_bambi
-from lockquack.adapters.pymc import from_pymc
 from lockquack.errors import (
     EdgeError,
     LockquackWarning,
@@ -24,6 +22,8 @@ from lockquack.errors import (
     SmoothnessError,
     UnsupportedError,
 )
+from lockquack.sources.bambi import _container, from_bambi
+from lockquack.sources.pymc import from_pymc
 from tests.ppl.helpers import assert_same_jets, assert_same_outcomes, not_compiled
 
 # What Bambi and its dependencies warn of is not ours to mend.
@@ -148,7 +148,7 @@ def test_the_pymc_model_behind_is_not_mistaken_for_the_same():
 def test_a_version_that_is_not_understood_is_noticed(monkeypatch):
     model, idata, _ = gaussian()
     monkeypatch.setattr(
-        "lockquack.adapters.bambi._Fitted._log_likelihood",
+        "lockquack.sources.bambi._Fitted._log_likelihood",
         lambda self, posterior, newdata: xr.DataArray(np.zeros((1, 2, N))),
     )
     with pytest.raises(UnsupportedError, match="differ from Bambi's by up to"):

@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import lockquack as lq
-from lockquack import parallel
-from lockquack.parallel import cluster
+from lockquack.parallel import mapping as parallel
+from lockquack.parallel.cluster import cluster
 from tests.ppl.helpers import not_compiled
 
 # What the libraries warn of is not ours to mend.

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 import lockquack as lq
-from lockquack.adapters.evaluable import DensityPredictive, described
-from lockquack.density.pooled import normalise
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Jet
-from lockquack.observations import as_observations
+from lockquack.models.model import Likelihood
+from lockquack.models.observations import as_observations
 from lockquack.operators import Locking
-from lockquack.predictive import Likelihood
+from lockquack.prediction.pooled import normalise
+from lockquack.sources.evaluable import DensityPredictive, described
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,8 +15,6 @@ jax = pytest.importorskip("jax")
 from jax.scipy import stats  # noqa: E402
 
 import lockquack as lq  # noqa: E402
-from lockquack.adapters.jax import from_jax  # noqa: E402
-from lockquack.adapters.jax_precision import own_arrays  # noqa: E402
 from lockquack.errors import (  # noqa: E402
     DerivativeError,
     LockquackError,
@@ -27,6 +25,8 @@ from lockquack.errors import (  # noqa: E402
     SmoothnessError,
     SupportError,
 )
+from lockquack.sources.jax import from_jax  # noqa: E402
+from lockquack.sources.jax_precision import own_arrays  # noqa: E402
 from tests.ppl.helpers import assert_same_outcomes  # noqa: E402
 
 CHAINS, DRAWS, N = 2, 90, 11
@@ -109,7 +109,7 @@ def test_tiles_are_parts_of_the_whole(model, params, y, x):
 
 def test_chunks_of_draws_are_remembered_and_few(params, y, x, monkeypatch):
     """Two tiles that lie across chunks of draws, each read twice, evaluate no chunk twice."""
-    from lockquack.adapters import jax_evaluation as adapter
+    from lockquack.sources import jax_evaluation as adapter
 
     monkeypatch.setattr(adapter, "_AT_ONCE", 32 * adapter._FEWEST_OUTCOMES)
     model = from_jax(log_density, params, y=y, data={"x": x}, likelihood="student_t")

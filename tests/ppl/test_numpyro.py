@@ -21,13 +21,13 @@ from numpyro.infer import HMC, MCMC, log_likelihood  # noqa: E402
 from numpyro.infer.reparam import LocScaleReparam  # noqa: E402
 
 import lockquack as lq  # noqa: E402
-from lockquack.adapters.numpyro import from_numpyro  # noqa: E402
 from lockquack.errors import (  # noqa: E402
     LockquackError,
     ParameterError,
     ShapeError,
     UnsupportedError,
 )
+from lockquack.sources.numpyro import from_numpyro  # noqa: E402
 from tests.ppl.helpers import assert_same_outcomes  # noqa: E402
 
 CHAINS, DRAWS, N = 2, 40, 9

@@ -17,8 +17,6 @@ import pytensor
 import pytensor.tensor as pt
 
 import lockquack as lq
-from lockquack.adapters import pytensor_parameters, pytensor_sources
-from lockquack.adapters.pymc import from_pymc
 from lockquack.errors import (
     DerivativeError,
     EdgeError,
@@ -30,6 +28,8 @@ from lockquack.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from lockquack.sources import pytensor_parameters, pytensor_sources
+from lockquack.sources.pymc import from_pymc
 from tests.ppl.helpers import assert_same_jets, assert_same_outcomes, container, not_compiled
 
 # What PyMC and its dependencies warn of is not ours to mend.

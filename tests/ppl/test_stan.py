@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 
 import lockquack as lq
-from lockquack.adapters.stan import SNIPPETS, from_cmdstanpy, from_pystan, stan_code
 from lockquack.errors import ParameterError, UnknownNameError, UnsupportedError
+from lockquack.sources.stan import SNIPPETS, from_cmdstanpy, from_pystan, stan_code
 
 CHAINS, DRAWS, N = 2, 30, 6
 EVERY_DRAW, EVERY_OBS = slice(0, DRAWS), slice(0, N)

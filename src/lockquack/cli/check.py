@@ -13,7 +13,7 @@ from lockquack.cli.wording import by_reason, shell_words
 
 if TYPE_CHECKING:
     from lockquack.cli.output import Result
-    from lockquack.predictive import Predictive
+    from lockquack.models.model import Predictive
 
 #: Effective draws per chain that diagnostics and averages need.
 _FEWEST_EFFECTIVE = 100
@@ -63,7 +63,7 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.output import hear_warnings, require_writable, write_result
     from lockquack.cli.sources import read_formulas, read_model, read_outcome
     from lockquack.errors import LockquackError
-    from lockquack.parallel import cluster
+    from lockquack.parallel.cluster import cluster
 
     require_writable(options.output, options)
     with cluster(options.cluster, options.workers), hear_warnings(options):
@@ -91,9 +91,9 @@ def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> N
     """Look at one model's derivatives, edges, tails and draws."""
     import numpy as np
 
-    from lockquack.checking import check
-    from lockquack.checks import check_models
-    from lockquack.diagnostics import ess_mean, pareto_k_threshold
+    from lockquack.checks.derivatives import check
+    from lockquack.checks.models import check_models
+    from lockquack.draws.diagnostics import ess_mean, pareto_k_threshold
     from lockquack.errors import DerivativeError, LockquackError
     from lockquack.rules import Hyvarinen, LogScore
 
@@ -129,7 +129,7 @@ def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> N
 
 def _together(models: Mapping[str, Predictive]) -> str:
     """Say why these models cannot be combined with each other; empty: they can."""
-    from lockquack.checks import check_models
+    from lockquack.checks.models import check_models
     from lockquack.errors import LockquackError
     from lockquack.rules import LogScore
 

@@ -41,8 +41,8 @@ def _run(options: Namespace) -> int:
     few_threads()
     from lockquack.cli.output import Result, hear_warnings, require_writable, write_result
     from lockquack.cli.sources import read_models
-    from lockquack.comparison import compare
-    from lockquack.parallel import cluster
+    from lockquack.methods.compare import compare
+    from lockquack.parallel.cluster import cluster
     from lockquack.rules import Hyvarinen
 
     require_writable(options.output, options)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
-from lockquack.adapters.csv import cmdstan_run, is_cmdstan
 from lockquack.errors import LockquackError
+from lockquack.sources.csv import cmdstan_run, is_cmdstan
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockquack.cli.options import progressbar
-from lockquack.collapse import Kind
-from lockquack.combination import Combination
+from lockquack.combination.combination import Combination
+from lockquack.combination.verbs import combine, quack
+from lockquack.draws.blocks import Kind
 from lockquack.errors import ConvergenceWarning, ParameterError, UnsupportedError
-from lockquack.methods import combine, quack
+from lockquack.models.model import Predictive
 from lockquack.operators import get_operator
-from lockquack.predictive import Predictive
 from lockquack.rules import Hyvarinen, Rule, get_rule
 
 #: The rule that goes with an operator if none is named; superposition chooses itself.

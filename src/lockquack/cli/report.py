@@ -55,7 +55,7 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models
-    from lockquack.parallel import cluster
+    from lockquack.parallel.cluster import cluster
     from lockquack.report import write_report
 
     require_writable(options.output, options)

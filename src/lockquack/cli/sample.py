@@ -22,7 +22,7 @@ from lockquack.cli.options import (
 if TYPE_CHECKING:
     import xarray as xr
 
-    from lockquack.predictive import Predictive
+    from lockquack.models.model import Predictive
 
 METHODS = ("auto", "inverse-cdf", "rejection", "importance", "smc", "mixture-is")
 
@@ -64,7 +64,7 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.sources import read_models
     from lockquack.errors import ParameterError
     from lockquack.files.storage import write_tree
-    from lockquack.parallel import cluster
+    from lockquack.parallel.cluster import cluster
 
     require_writable(options.output, options)
     if options.output.suffix not in (".nc", ".zarr", ".csv"):

@@ -12,17 +12,17 @@ from typing import Any
 
 import xarray as xr
 
-from lockquack.adapters.arrays import from_arrays
-from lockquack.adapters.csv import choose_outcome, read_data, read_draws
-from lockquack.adapters.datatree import _log_marginal_likelihood, choose_variable, from_datatree
-from lockquack.adapters.family import from_family
-from lockquack.adapters.formula import Formula, on_observations, parse_formula
-from lockquack.adapters.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
 from lockquack.cli.files import Source, find_sources
 from lockquack.errors import LockquackError, UnsupportedError, unknown_name
 from lockquack.families import get_family
 from lockquack.files.storage import read_tree
-from lockquack.predictive import LOGP_GROUP, Predictive
+from lockquack.models.model import LOGP_GROUP, Predictive
+from lockquack.sources.arrays import from_arrays
+from lockquack.sources.csv import choose_outcome, read_data, read_draws
+from lockquack.sources.datatree import _log_marginal_likelihood, choose_variable, from_datatree
+from lockquack.sources.family import from_family
+from lockquack.sources.formula import Formula, on_observations, parse_formula
+from lockquack.sources.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
 
 _OBSERVED = "observed_data"
 _FAMILY = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<formula>\w+(?:\(.*\))?)", re.DOTALL)

@@ -21,7 +21,7 @@ from lockquack.cli.wording import shell_words
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lockquack.combination import Combination
+    from lockquack.combination.combination import Combination
 
 
 def _add_options(parser: ArgumentParser) -> None:
@@ -45,8 +45,8 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import Result, hear_warnings, require_writable, say, write_result
     from lockquack.cli.sources import read_models
-    from lockquack.parallel import cluster
-    from lockquack.presentation import footer, header, rounded_table
+    from lockquack.combination.table import footer, header, rounded_table
+    from lockquack.parallel.cluster import cluster
 
     for path in (options.save, options.output):
         require_writable(path, options)
@@ -82,7 +82,7 @@ def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
 
 def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
     from lockquack import __version__
-    from lockquack.presentation import certificate
+    from lockquack.combination.table import certificate
 
     return {
         "operator": fit.operator.name,

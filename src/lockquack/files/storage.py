@@ -13,18 +13,20 @@ import numpy as np
 import xarray as xr
 
 from lockquack.errors import LockquackError, LockquackWarning
-from lockquack.evidence import Evidence, Nodes, join_nodes
 from lockquack.files.places import WRITTEN_BY, written_whole
-from lockquack.fitting import FORMULAS, Problem, problem_for
+from lockquack.fitting.base import Problem
+from lockquack.fitting.evidence import Evidence
 from lockquack.fitting.formulas import ModelAveraging, PseudoBMAPlus
+from lockquack.fitting.problems import FORMULAS, problem_for
 from lockquack.jets import Array, Jet
-from lockquack.observations import as_observations
+from lockquack.models.observations import as_observations
 from lockquack.operators import describe, from_description
+from lockquack.quadrature.nodes import Nodes, join_nodes
 from lockquack.rules import RULES
 from lockquack.solvers.base import Solution
 
 if TYPE_CHECKING:
-    from lockquack.combination import Combination
+    from lockquack.combination.combination import Combination
 
 _FORMAT = 2
 _FORMAT_KEY = "lockquack_format"
@@ -127,8 +129,8 @@ def _arrays(fit: Combination) -> dict[str, Any]:
 def load_combination(path: str | Path) -> Combination:
     """Read a combination; see :func:`lockquack.load`."""
     from lockquack import errors
-    from lockquack.combination import Combination
-    from lockquack.notes import Note
+    from lockquack.combination.combination import Combination
+    from lockquack.remarks.notes import Note
 
     dataset = _read(xr.open_dataset, _existing(path))
     attrs = dataset.attrs

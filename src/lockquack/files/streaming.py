@@ -13,9 +13,9 @@ import xarray as xr
 
 from lockquack.errors import ParameterError
 from lockquack.files.storage import write_tree, zarr_store
-from lockquack.parallel import map_observations
-from lockquack.predictive import GROUPS, Predictive, all_draws, cut
-from lockquack.progress import progress_bar
+from lockquack.models.model import GROUPS, Predictive, all_draws, cut
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.progress import progress_bar
 
 #: Bytes of a chunk.
 _CHUNK = 2**24

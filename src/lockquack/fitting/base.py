@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.evidence import Evidence
+from lockquack.fitting.evidence import Evidence
 from lockquack.jets import Array
 from lockquack.operators.base import Normaliser, Operator
 from lockquack.operators.space import Space

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 from scipy.special import expit
 
-from lockquack.evidence import Nodes
 from lockquack.fitting.convex import ConvexProblem
 from lockquack.jets import Array, softmax
+from lockquack.quadrature.nodes import Nodes
 from lockquack.solvers.base import Solution
 from lockquack.solvers.simplex_newton import simplex_newton
 from lockquack.solvers.simplex_qp import simplex_qp

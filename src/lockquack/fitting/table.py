@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockquack.fitting import problem_for
+from lockquack.fitting.problems import problem_for
 from lockquack.operators import OPERATORS, Linear, Locking, Nested, Operator
 from lockquack.rules import RULES, Rule
 

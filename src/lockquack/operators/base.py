@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.evidence import Nodes
 from lockquack.jets import Array, Jet, softmax
 from lockquack.operators.space import Space
+from lockquack.quadrature.nodes import Nodes
 
 Mask = NDArray[np.bool_]
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lockquack.errors import ParameterError
-from lockquack.evidence import Nodes
 from lockquack.jets import (
     Array,
     Jet,
@@ -22,6 +21,7 @@ from lockquack.numeric import as_numeric
 from lockquack.operators.base import Mask, Normaliser, Operator
 from lockquack.operators.power import log_column
 from lockquack.operators.space import Phases, Simplex, Space
+from lockquack.quadrature.nodes import Nodes
 
 #: Largest difference of phases for rules that reward zeros of the density.
 _CAP = 0.99 * np.pi

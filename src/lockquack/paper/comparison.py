@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lockquack.collapse import Kind
-from lockquack.evidence import Evidence, Nodes
-from lockquack.gather import in_units
+from lockquack.draws.blocks import Kind
+from lockquack.fitting.evidence import Evidence
 from lockquack.jets import Array, Jet, log_sum_exp, stack_jets
+from lockquack.methods.gather import in_units
 from lockquack.paper.methods import OURS, PAPER, Fitted, fit
 from lockquack.paper.posterior import Draws, models_at, posterior_draws
 from lockquack.paper.scenarios import (
@@ -22,6 +22,7 @@ from lockquack.paper.scenarios import (
     loo_predictions,
     predictions,
 )
+from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Hyvarinen, LogScore
 from lockquack.rules.base import Pooled
 

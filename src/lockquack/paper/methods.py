@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from lockquack.comparison import METHODS as KNOWN
-from lockquack.comparison import Method
-from lockquack.evidence import Evidence
-from lockquack.gather import Gathered
+from lockquack.fitting.evidence import Evidence
 from lockquack.jets import Array
+from lockquack.methods.compare import METHODS as KNOWN
+from lockquack.methods.compare import Method
+from lockquack.methods.gather import Gathered
 from lockquack.operators import Operator
 from lockquack.paper.scenarios import MODELS
 
-#: Our names in the order of the paper's list, then ours; keys of ``lockquack.comparison.METHODS``.
+#: Our names in the order of the paper's list, then ours; keys of METHODS there.
 PAPER = (
     "select by marginal likelihood",
     "BMA",

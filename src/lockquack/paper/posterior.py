@@ -8,8 +8,8 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.jets import Array
+from lockquack.models.model import Predictive
 from lockquack.paper.scenarios import MODELS, PRIOR_NU, PRIOR_SCALE, PRIOR_VARIANCE
-from lockquack.predictive import Predictive
 
 #: Parameters of each model's normal likelihood by name, (chain, draw) or one number.
 Draws = dict[str, dict[str, Any]]

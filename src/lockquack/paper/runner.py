@@ -22,7 +22,7 @@ import pandas as pd
 from lockquack import __version__
 from lockquack.errors import LockquackError, ParameterError
 from lockquack.files.places import write_text, written_whole
-from lockquack.progress import progress_bar
+from lockquack.parallel.progress import progress_bar
 
 Rows = list[dict[str, Any]]
 Replicate = Callable[[np.random.SeedSequence], Rows]

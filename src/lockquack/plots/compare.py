@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lockquack.diagnostics import NOISE_ERRORS
+from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.plots.style import (
     BLACK,
     BLUE,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockquack.density.calibration import ecdf_band
 from lockquack.errors import ParameterError
 from lockquack.jets import Array
 from lockquack.numeric import as_probability
@@ -22,6 +21,7 @@ from lockquack.plots.style import (
     new_axes,
     plain,
 )
+from lockquack.prediction.calibration import ecdf_band
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from lockquack.combination import Combination
+    from lockquack.combination.combination import Combination
 
 
 def write_report(

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockquack.combination import Combination
-from lockquack.comparison import compare
-from lockquack.diagnostics import pareto_k_threshold
-from lockquack.distribution import coverage_table
+from lockquack.combination.combination import Combination
+from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning, UnsupportedError
 from lockquack.jets import Array
-from lockquack.notes import Note, pareto_notes
+from lockquack.methods.compare import compare
 from lockquack.plots import DensityPanel
+from lockquack.prediction.prediction import coverage_table
+from lockquack.remarks.notes import Note, pareto_notes
 from lockquack.rules import Hyvarinen
 
 #: Probabilities of the intervals whose coverage is counted.

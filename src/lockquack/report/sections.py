@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from lockquack import __version__
-from lockquack.combination import Combination
-from lockquack.diagnostics import NOISE_ERRORS
-from lockquack.notes import Note
+from lockquack.combination.combination import Combination
+from lockquack.combination.table import certificate, header, parameter_lines, score_name
+from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.plots import plot_compare, plot_densities, plot_pit
-from lockquack.presentation import certificate, header, parameter_lines, score_name
-from lockquack.remedies import Remedy, remedy_for
+from lockquack.remarks.notes import Note
+from lockquack.remarks.remedies import Remedy, remedy_for
 from lockquack.report.contents import PROBABILITIES, Contents, Missing, best_model
 from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (

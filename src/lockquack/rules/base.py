@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lockquack.collapse import Collapsed
+from lockquack.draws.collapse import Collapsed
 from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet
-from lockquack.predictive import Predictive
+from lockquack.models.model import Predictive
 
 
 @dataclass(frozen=True)

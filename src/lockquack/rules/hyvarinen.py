@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockquack.collapse import Collapsed
+from lockquack.draws.collapse import Collapsed
 from lockquack.errors import ParameterError, ScaleError
 from lockquack.families.base import Edge
 from lockquack.jets import Array
+from lockquack.models.model import Predictive
+from lockquack.models.observations import require_inside
+from lockquack.models.weighted import Stretched
 from lockquack.numeric import as_numeric
-from lockquack.observations import require_inside
-from lockquack.predictive import Predictive
 from lockquack.rules.base import Pooled, Rule
-from lockquack.stretched import Stretched
 from lockquack.transforms import Logit, Transform, get_transform
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockquack.collapse import Collapsed
+from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
 from lockquack.rules.base import Pooled, Rule
 

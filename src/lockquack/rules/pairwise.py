@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from lockquack.collapse import Collapsed
+from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
 from lockquack.rules.base import Pooled, Rule
 

@@ -1,1 +1,0 @@
-"""Models from where people fit them, one file per source."""

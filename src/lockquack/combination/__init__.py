@@ -1,0 +1,1 @@
+"""The result of combining models, and the functions that make it."""

@@ -1,0 +1,154 @@
+"""How combinations and models are shown: as text in a terminal, as HTML in a notebook."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from lockquack.draws.blocks import Kind
+from lockquack.fitting.selection import SelectionProblem
+
+if TYPE_CHECKING:
+    from lockquack.combination.combination import Combination
+    from lockquack.models.model import Predictive
+
+#: Models that a table shows.
+_ROWS_SHOWN = 30
+_KINDS: dict[Kind, str] = {
+    "loo": "leave-one-out",
+    "in-sample": "in-sample",
+    "held-out": "held-out",
+}
+
+
+def as_text(fit: Combination) -> str:
+    """Write the table with what stands above and below it."""
+    table = rounded_table(fit.to_dataframe()).to_string()
+    lines = [*map(_wrapped, header(fit)), "", table, "", *map(_wrapped, footer(fit))]
+    return "\n".join(lines)
+
+
+def as_html(fit: Combination) -> str:
+    """Write the same for a notebook."""
+    head = "<br>".join(map(html.escape, header(fit)))
+    table = rounded_table(fit.to_dataframe()).to_html(border=0, justify="right")
+    table = table.replace("<table ", '<table style="text-align: right" ', 1)
+    notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in fit.notes)
+    foot = "<br>".join(map(html.escape, [*parameter_lines(fit), certificate(fit)]))
+    return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def model_as_html(model: Predictive) -> str:
+    """Describe a model for a notebook."""
+    observations = model.observations
+    sizes = " × ".join(f"{dim}: {size}" for dim, size in observations.sizes.items())
+    components = f", {observations.d} components each" if observations.d > 1 else ""
+    facts = {
+        "likelihood": model.likelihood.description,
+        "draws": f"{model.n_chains} chains of {model.n_draws}",
+        "observations": sizes + components,
+        "derivatives in y": "yes" if model.has_derivatives else "no: for the log score only",
+        "density known at": "any outcome" if model.evaluable else "the observed outcomes only",
+    }
+    if model.stored_outcomes is not None:
+        facts["predictive draws"] = "yes: for the calibration of mixtures"
+    rows = "".join(
+        f'<tr><th style="text-align: left">{name}</th>'
+        f'<td style="text-align: left">{html.escape(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f"<table>{rows}</table>"
+
+
+def header(fit: Combination) -> list[str]:
+    """Say what was fitted, and to what."""
+    concentration = np.unique(fit.problem.concentration)
+    prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
+    title = fit.operator.name.capitalize()
+    score = score_name(fit)
+    size = f"models: {len(fit.names)}   observations: {fit.observations.n}"
+    if fit.method:
+        return [f"{title}, weights by {fit.method}; {score}", size]
+    chosen = isinstance(fit.problem, SelectionProblem)
+    shown, unit = "" if chosen else f"   prior: Dirichlet({prior})", ""
+    if fit.rule.needs_derivatives:
+        units = ", ".join(f"{s:.4g}" for s in fit.rule.unit(fit.observations.values))
+        unit = f"   unit of y: {units}"
+    return [f"{title}, fitted by {score}", f"{size}{shown}{unit}"]
+
+
+def score_name(fit: Combination) -> str:
+    """Name the score of the table."""
+    return f"the {_KINDS[fit.scores]} {fit.rule.label} score (larger is better)"
+
+
+def footer(fit: Combination) -> list[str]:
+    """Say what else was found, how well it was solved for, and what to know about it."""
+    notes = [f"Note: {note.message}" for note in fit.notes]
+    return [*parameter_lines(fit), certificate(fit), *notes]
+
+
+def rounded_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Round a combination's table for reading; of very many models, keep those with most weight."""
+    more = len(table) - 1 - _ROWS_SHOWN
+    if more > 0:
+        most = table["weight"].iloc[1:].nlargest(_ROWS_SHOWN).index
+        table = table.loc[[table.index[0], *most]]
+    shown = pd.DataFrame(
+        {name: [_rounded(str(name), value) for value in table[name]] for name in table},
+        index=[_shortened(str(name)) for name in table.index],
+    )
+    if more > 0:
+        rest = pd.DataFrame("", index=[f"… {more} more"], columns=shown.columns)
+        shown = pd.concat([shown, rest])
+    return shown
+
+
+def parameter_lines(fit: Combination) -> list[str]:
+    """Write the parameters besides the weights, if there are any."""
+    shown = []
+    for name, values in fit.parameters.data_vars.items():
+        numbers = " ".join(f"{value:.3f}" for value in np.atleast_1d(values.values))
+        shown.append(f"{str(name).replace('_', ' ')}: {numbers}")
+    return ["   ".join(shown), ""] if shown else []
+
+
+def certificate(fit: Combination) -> str:
+    """Say how far the solution can be from the best one, or what speaks for it."""
+    solution = fit.solution
+    steps = f"{int(solution.iterations)} steps"
+    failed = "" if solution.converged else f"NOT CONVERGED, {solution.status}; "
+    if fit.method:
+        return "Weights by a formula: nothing was searched for."
+    if isinstance(fit.problem, SelectionProblem):
+        return "Chosen by comparing the models' total scores."
+    if solution.starts is not None:
+        agreeing, tried = solution.starts
+        return (
+            f"{failed}Not convex: {agreeing} of {tried} starts agree on the best solution; "
+            f"slopes within {solution.stationarity:.0e} of the objective's size; {steps}"
+        )
+    return (
+        f"{failed or 'Certified: '}within {float(solution.gap):.1e} of the best objective, "
+        f"{float(solution.relative_gap):.0e} of its size; {steps}"
+    )
+
+
+def _rounded(column: str, value: float) -> str:
+    if np.isnan(value):
+        return ""
+    if abs(value) >= 1e7:
+        return f"{value:.3e}"
+    return f"{value:.{3 if column.startswith('weight') else 2 if column == 'mcse' else 1}f}"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 88, subsequent_indent="  ")
+
+
+def _shortened(name: str, width: int = 28) -> str:
+    return name if len(name) <= width else f"{name[: width - 9]}…{name[-8:]}"

@@ -1,1 +1,0 @@
-"""Normalising the combination: quadrature and what it needs."""

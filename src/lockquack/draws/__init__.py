@@ -1,0 +1,1 @@
+"""From the draws of a model to its prediction at every observation."""

@@ -1,0 +1,30 @@
+"""A problem solved again for other countings of its observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lockquack.fitting.base import Problem
+from lockquack.jets import Array
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """A problem to be solved again, many times; replicates take the place of observations.
+
+    So they are divided as observations are, by :func:`lockquack.parallel.map_observations`.
+    """
+
+    problem: Problem
+    x: Array  # where to begin
+    is_thread_safe: ClassVar[bool] = True
+    is_computed: ClassVar[bool] = True
+
+    @property
+    def n_samples(self) -> int:
+        """Numbers that tell a replicate from another: how often each observation counts."""
+        return self.problem.evidence.n_obs
+
+    def restrict(self, obs: slice) -> None:
+        """Say that every replicate needs all of it."""

@@ -1,0 +1,1 @@
+"""The methods: how they are defined, fitted to models, and compared."""

@@ -1,0 +1,461 @@
+"""Every way to combine the models, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from lockquack.checks.models import check_models
+from lockquack.draws.blocks import Kind
+from lockquack.draws.diagnostics import NOISE_ERRORS, pareto_k_threshold
+from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
+from lockquack.fitting.base import Problem
+from lockquack.fitting.evidence import Evidence
+from lockquack.fitting.locking_density import LockingDensity
+from lockquack.fitting.problems import FORMULAS
+from lockquack.fitting.resampling import Resampling
+from lockquack.fitting.smooth import SmoothProblem
+from lockquack.jets import Array
+from lockquack.methods.fit import Plan, require_known_scores, require_seed, solve
+from lockquack.methods.gather import Gathered, gather
+from lockquack.models.model import Predictive
+from lockquack.operators import (
+    Hoelder,
+    Hybrid,
+    Linear,
+    Locking,
+    Operator,
+    Selection,
+    Superposition,
+    get_operator,
+)
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.progress import progress_bar
+from lockquack.prediction.members import are_discrete
+from lockquack.prediction.nodes import lay_nodes, refine_nodes
+from lockquack.remarks.notes import examine_edges
+from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
+
+Fold = NDArray[np.intp]
+#: Total difference that is noise however small its standard error: a tenth of a nat.
+_SMALL = 0.1
+
+
+@dataclass(frozen=True)
+class Method:
+    """A plan with the prior that its own function has by default."""
+
+    plan: Plan
+    concentration: float = 1.0
+
+
+def _by_formula(name: str, operator: Operator, **options: Any) -> Method:
+    return Method(Plan(operator, LogScore(), name, FORMULAS[name], options))
+
+
+#: The methods that :func:`compare` knows by name.
+METHODS: dict[str, Method] = {
+    "lock": Method(Plan(Locking(), Hyvarinen()), 1.01),
+    "lock by log score": Method(Plan(Locking(), LogScore()), 1.01),
+    "lock by pairs": Method(Plan(Locking(), PairwiseScore()), 1.01),
+    "quack": Method(Plan(Superposition(), LogScore()), 1.01),
+    "quack by H": Method(Plan(Superposition(), Hyvarinen()), 1.01),
+    "hybrid": Method(Plan(Hybrid(), Hyvarinen()), 1.01),
+    "hoelder": Method(Plan(Hoelder(), LogScore()), 1.01),
+    "stack": Method(Plan(Linear(), LogScore())),
+    "pseudo-BMA+": _by_formula("pseudo-BMA+", Linear(), random_seed=0),
+    "pseudo-BMA": _by_formula("pseudo-BMA", Linear()),
+    "BMA": _by_formula("BMA", Linear()),
+    "select": Method(Plan(Selection(), LogScore())),
+    "select by H": Method(Plan(Selection(), Hyvarinen())),
+    "select by marginal likelihood": _by_formula("selection by marginal likelihood", Selection()),
+    "equal": _by_formula("equal", Linear()),
+}
+#: Those that need marginal likelihoods.
+_BY_EVIDENCE = ("BMA", "select by marginal likelihood")
+
+
+def compare(
+    models: Mapping[str, Predictive],
+    methods: Sequence[str] | Mapping[str, Any] | None = None,
+    *,
+    cv: int | ArrayLike = 10,
+    hyvarinen: Hyvarinen | None = None,
+    log_marginal_likelihood: Any = None,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> pd.DataFrame:
+    r"""Compare ways to combine models, by cross-validation of their weights.
+
+    The weights of every method are fitted to all folds of the observations but one and scored on
+    that one, so that methods with more parameters have no advantage. The models' own predictions
+    are leave-one-out throughout; they are not fitted again. (Marginal likelihoods are those of
+    all observations.)
+
+    Differences of less than two paired standard errors are called noise. The standard errors
+    take the observations as independent, and know nothing of the error that comes with a high
+    Pareto k̂.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations.
+    methods
+        Names of methods, or a dict from names of your own to pairs of operator and rule. By
+        default all that these models allow.
+    cv
+        Number of folds, or the fold of each observation (for grouped data).
+    hyvarinen
+        Another form of the Hyvärinen score, such as ``Hyvarinen(transform="log")`` for positive
+        outcomes.
+    log_marginal_likelihood
+        As for :func:`bma`; without, the methods that need it are left out.
+    scores
+        As for :func:`lock`.
+    random_seed
+        Seed of the folds and of pseudo-BMA+.
+    progressbar
+        Whether to show progress; by default in a terminal only.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per method, the best first: ``elpd``, the total held-out log score (also as
+        ``elpd_loo``, which ArviZ before 1.0 looks for), its difference to the best and both
+        standard errors, so that ``az.plot_compare`` takes it; ``verdict``, whether the difference
+        is noise: within two standard errors, or below a tenth; ``hyvarinen`` and its difference
+        to the best by that score; ``bad_k``, how many observations have a Pareto k̂ above its
+        limit for a model with weight; and the weights. Where the log score is not available, H
+        decides. ``attrs["left_out"]`` says which methods could not be used, and why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.normal(size=60)
+    >>> draws = rng.normal(size=(4, 100)) / 8
+    >>> table = lq.compare(
+    ...     {
+    ...         "left": lq.from_family("normal", y=y, mu=draws - 1.0, sigma=1.0),
+    ...         "right": lq.from_family("normal", y=y, mu=draws + 1.0, sigma=1.0),
+    ...     },
+    ...     ["lock", "stack", "select"],
+    ... )
+    >>> table.index[0], table["verdict"].tolist()
+    ('lock', ['best', 'worse', 'worse'])
+    """
+    require_known_scores(scores)
+    require_seed(random_seed)
+    if not isinstance(hyvarinen, Hyvarinen | None):
+        raise ParameterError(
+            f"hyvarinen must be a Hyvarinen, such as Hyvarinen(transform='log'); got {hyvarinen!r}."
+        )
+    check_models(models, LogScore())
+    bench = _Bench.build(models, hyvarinen or Hyvarinen(), scores, progressbar)
+    wanted = _read_methods(methods, bench, log_marginal_likelihood, random_seed)
+    folds = _read_folds(cv, bench.n_obs, random_seed)
+    rows, left_out = {}, {}
+    with progress_bar(len(wanted), "methods", progressbar) as advance:
+        for name, method in wanted.items():
+            try:
+                rows[name] = bench.run(method, folds)
+            except LockquackError as error:
+                if methods is not None:
+                    raise type(error)(f"Method {name!r}: {error}") from error
+                left_out[name] = str(error)
+            advance(1)
+    table = _table(rows, bench)
+    table.attrs["left_out"] = left_out
+    return table
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A method's weights on all observations and its held-out scores."""
+
+    weights: Array  # (K,)
+    log_scores: Array  # (n,); NaN where the pool cannot be normalised
+    h_scores: Array  # (n,); NaN where H is not available
+
+
+@dataclass
+class _Bench:
+    """The models' predictions, gathered once for all methods."""
+
+    models: Mapping[str, Predictive]
+    hyvarinen: Hyvarinen
+    scores: Kind
+    gathered: Gathered
+    why_no_h: str  # empty: there is H
+    why_no_norm: str  # empty: pools can be normalised
+    pareto_k: Array  # (K, n)
+
+    @classmethod
+    def build(
+        cls,
+        models: Mapping[str, Predictive],
+        hyvarinen: Hyvarinen,
+        scores: Kind,
+        progressbar: bool | None,
+    ) -> _Bench:
+        """Collapse the draws and lay nodes, as far as these models allow."""
+        why_no_h = why_no_norm = ""
+        rule: Rule = hyvarinen
+        try:
+            check_models(models, hyvarinen)
+        except LockquackError as error:
+            why_no_h, rule = str(error), LogScore()
+        gathered = gather(models, Linear(), rule, scores, progressbar)
+        try:
+            rule = PairwiseScore() if are_discrete(models) else LogScore()
+            what = "pools other than mixtures cannot be normalised"
+            loo = scores == "loo"
+            laid = lay_nodes(models, loo=loo, of_all=False, what=what, progressbar=progressbar)
+            gathered = gathered.with_nodes(laid)
+            if rule.needs_neighbours:
+                beside = gather(models, Locking(), rule, scores, progressbar).evidence.neighbours
+                evidence = replace(gathered.evidence, neighbours=beside)
+                gathered = replace(gathered, evidence=evidence)
+        except UnsupportedError as error:
+            why_no_norm = str(error)
+        pareto_k = np.zeros((len(models), gathered.evidence.n_obs))
+        if scores == "loo":
+            pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
+        return cls(models, hyvarinen, scores, gathered, why_no_h, why_no_norm, pareto_k)
+
+    @property
+    def n_obs(self) -> int:
+        """Number of observations."""
+        return self.gathered.evidence.n_obs
+
+    def run(self, method: Method, folds: Sequence[Fold]) -> _Row:
+        """Fit a method to all observations, then to all folds but one, scored on that one."""
+        plan = self._plan(method.plan)
+        concentration = np.full(len(self.models), method.concentration)
+        loo = self.scores == "loo"
+        problem, solution = solve(self.models, plan, self.gathered, concentration, loo=loo)
+        if plan.rule.needs_derivatives:
+            examine_edges(self.models, plan.operator, plan.rule, solution.x)
+        self._refine(plan.operator, solution.x)
+        held_out = _HeldOut(problem, solution.x, self._scorings(plan.operator))
+        scores = np.empty((2, self.n_obs))
+        places = [slice(i, i + 1) for i in range(len(folds))]
+        # Each of the others is a few sums over the observations: sooner done than sent.
+        here = not isinstance(problem, SmoothProblem | LockingDensity)
+        found = map_observations(_score_fold, (held_out,), places, folds, here=here)
+        for fold, part in zip(folds, found, strict=True):
+            scores[:, fold] = part
+        return _Row(problem.weights(solution.x), *scores)
+
+    def _plan(self, plan: Plan) -> Plan:
+        """Return the plan for these models, or say why it is not for them."""
+        if plan.rule.needs_derivatives:
+            if self.why_no_h:
+                raise UnsupportedError(self.why_no_h)
+            if plan.rule not in (Hyvarinen(), self.hyvarinen):
+                raise ParameterError(
+                    f"{plan.rule!r} differs from the score of the table, {self.hyvarinen!r}. "
+                    "Give one form of it for all methods, by hyvarinen=."
+                )
+            plan = replace(plan, rule=self.hyvarinen)
+        if plan.rule.needs_normaliser and not plan.operator.normalised and self.why_no_norm:
+            raise UnsupportedError(self.why_no_norm)
+        if plan.rule.needs_neighbours and self.gathered.evidence.neighbours is None:
+            raise UnsupportedError("The pairwise score is for discrete outcomes only.")
+        return plan.for_models(tuple(self.models))
+
+    def _refine(self, operator: Operator, x: Array) -> None:
+        """Add nodes where this pool needs them; other methods profit from them too."""
+        if not operator.normalised and self.gathered.laid:
+            laid = refine_nodes(
+                self.gathered.laid,
+                self.models,
+                lambda logp: operator.pool_density(logp, x),
+                loo=self.scores == "loo",
+            )
+            self.gathered = self.gathered.with_nodes(laid)
+
+    def _scorings(self, operator: Operator) -> tuple[_Scoring | None, _Scoring | None]:
+        """Log score and H of a pool; None where it has no such score."""
+        evidence, flat = self.gathered.evidence, np.ones(len(self.models))
+        jets = Evidence(evidence.jets)
+        normalised = operator.normalised or not self.why_no_norm
+        return (
+            _Scoring(operator, LogScore(), evidence, flat) if normalised else None,
+            None if self.why_no_h else _Scoring(operator, self.hyvarinen, jets, flat),
+        )
+
+
+class _Scoring(Problem):
+    """A problem that is only scored, never solved."""
+
+    kind = "scoring"
+
+    def solve(self) -> Any:
+        """Never solved."""
+        raise AssertionError
+
+    def resolve(self, counts: Array, x: Array) -> Array:
+        """Never solved."""
+        raise AssertionError
+
+    def scores_at(self, x: Array, fold: Fold) -> Array:
+        """Score of the pool at some observations."""
+        return replace(self, evidence=self.evidence.at(fold)).scores(x)
+
+
+@dataclass(frozen=True)
+class _HeldOut(Resampling):
+    """A problem to be solved without each fold in turn, and how to score it there."""
+
+    scorings: tuple[_Scoring | None, ...]
+
+
+def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Array:
+    """Fit to all observations but a fold; scores there, (scoring, fold), or NaN."""
+    (held_out,) = resamplings
+    problem = held_out.problem
+    counts = np.ones(problem.evidence.n_obs)
+    counts[fold] = 0.0
+    x = problem.refit(counts, held_out.x)
+    scores = np.full((len(held_out.scorings), fold.size), np.nan)
+    for row, scoring in zip(scores, held_out.scorings, strict=True):
+        if scoring is not None:
+            row[:] = scoring.scores_at(x, fold)
+    return scores
+
+
+def _read_methods(
+    methods: Any, bench: _Bench, log_marginal_likelihood: Any, random_seed: int
+) -> dict[str, Method]:
+    from lockquack.combination.verbs import log_evidence
+
+    if methods is None:
+        methods = _usual_methods(bench, log_marginal_likelihood)
+    if isinstance(methods, str):
+        methods = [methods]
+    if not isinstance(methods, Mapping):
+        methods = {name: name for name in methods}
+    chosen = {}
+    for label, given in methods.items():
+        if not isinstance(given, str):
+            chosen[label] = _read_pair(label, given)
+            continue
+        if given not in METHODS:
+            raise unknown_name("method", given, METHODS)
+        method = METHODS[given]
+        options: dict[str, Any] = {}
+        if given in _BY_EVIDENCE:
+            options = {"log_evidence": log_evidence(bench.models, log_marginal_likelihood, None)}
+        if given == "pseudo-BMA+":
+            options = {"random_seed": random_seed}
+        chosen[label] = replace(method, plan=replace(method.plan, options=options))
+    return chosen
+
+
+def _usual_methods(bench: _Bench, log_marginal_likelihood: Any) -> list[str]:
+    """Names of the methods that are not there for other kinds of models only."""
+    left_out = set()
+    if log_marginal_likelihood is None and any(
+        model.log_marginal_likelihood is None for model in bench.models.values()
+    ):
+        left_out |= set(_BY_EVIDENCE)
+    if not bench.why_no_norm:
+        left_out.add("quack by H")
+    if bench.gathered.evidence.neighbours is None:
+        left_out.add("lock by pairs")
+    return [name for name in METHODS if name not in left_out]
+
+
+def _read_pair(name: str, pair: Any) -> Method:
+    if not isinstance(pair, Sequence) or len(pair) != 2:
+        raise ParameterError(
+            f"Method {name!r} must be a pair of operator and rule, such as (Hoelder(-1), "
+            f"LogScore()); got {pair!r}."
+        )
+    return Method(Plan(get_operator(pair[0]), get_rule(pair[1])), 1.01)
+
+
+def _read_folds(cv: int | ArrayLike, n: int, random_seed: int) -> list[Fold]:
+    if isinstance(cv, int | np.integer):
+        if not cv >= 2:
+            raise ParameterError(f"cv must be at least 2 folds; got {cv}.")
+        order = np.random.default_rng(random_seed).permutation(n)
+        return [np.sort(part) for part in np.array_split(order, min(int(cv), n))]
+    labels = np.asarray(cv)
+    if labels.shape != (n,):
+        raise ParameterError(
+            f"cv must be a number of folds or the fold of each of {n} observations; got the "
+            f"shape {labels.shape}."
+        )
+    folds = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    if len(folds) < 2:
+        raise ParameterError("cv puts all observations into one fold; at least two are needed.")
+    return folds
+
+
+def _table(rows: Mapping[str, _Row], bench: _Bench) -> pd.DataFrame:
+    if not rows:
+        raise UnsupportedError("None of the methods can be used with these models.")
+    log_scores = np.stack([row.log_scores for row in rows.values()])
+    h_scores = np.stack([row.h_scores for row in rows.values()])
+    weights = np.stack([row.weights for row in rows.values()])
+    elpd, h_total = log_scores.sum(axis=1), h_scores.sum(axis=1)
+    leading = log_scores if np.isfinite(elpd).any() else h_scores
+    diff, dse = _differences(leading)
+    h_diff, h_dse = _differences(h_scores)
+    limits = [pareto_k_threshold(model.n_samples) for model in bench.models.values()]
+    high = bench.pareto_k > np.array(limits)[:, None]
+    table = pd.DataFrame(
+        {
+            "elpd": elpd,
+            "elpd_diff": diff if leading is log_scores else np.nan,
+            "dse": dse if leading is log_scores else np.nan,
+            "verdict": _verdicts(diff, dse),
+            "hyvarinen": h_total,
+            "hyvarinen_diff": h_diff,
+            "hyvarinen_dse": h_dse,
+            "bad_k": [int(high[w > 0].any(axis=0).sum()) for w in weights],
+            **{f"weight[{name}]": weights[:, k] for k, name in enumerate(bench.models)},
+            "se": _standard_errors(log_scores),
+            "elpd_loo": elpd,
+            "scale": "log",
+        },
+        index=pd.Index(list(rows), name="method"),
+    )
+    order = np.argsort(-np.where(np.isnan(diff), -np.inf, diff), kind="stable")
+    table = table.iloc[order]
+    table.insert(0, "rank", np.arange(len(table)))
+    return table
+
+
+def _differences(scores: Array) -> tuple[Array, Array]:
+    """Totals minus the best total, and their paired standard errors."""
+    totals = scores.sum(axis=1)
+    if np.isnan(totals).all():
+        return totals, totals
+    apart = scores - scores[np.nanargmax(totals)]
+    return apart.sum(axis=1), _standard_errors(apart)
+
+
+def _standard_errors(values: Array) -> Array:
+    return np.asarray(np.sqrt(values.shape[1]) * values.std(axis=1, ddof=1))
+
+
+def _verdicts(diff: Array, dse: Array) -> list[str]:
+    verdicts = []
+    for d, error in zip(diff, dse, strict=True):
+        if np.isnan(d):
+            verdicts.append("not known")
+        elif d == 0:
+            verdicts.append("best")
+        else:
+            verdicts.append("noise" if -d < max(NOISE_ERRORS * error, _SMALL) else "worse")
+    return verdicts

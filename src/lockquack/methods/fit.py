@@ -1,0 +1,210 @@
+"""From models to a combination: checks, the pass over draws, the fit, the remarks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lockquack.checks.models import check_models
+from lockquack.combination.combination import Combination
+from lockquack.draws.blocks import Kind
+from lockquack.draws.collapse import require_known_scores as require_known_scores
+from lockquack.errors import ParameterError, unknown_name
+from lockquack.fitting.base import Problem
+from lockquack.fitting.problems import problem_for
+from lockquack.jets import Array
+from lockquack.methods.gather import Gathered, gather
+from lockquack.models.model import Predictive
+from lockquack.numeric import as_numeric
+from lockquack.operators import Operator
+from lockquack.prediction.nodes import refine_nodes
+from lockquack.remarks.notes import (
+    Note,
+    blindness_notes,
+    bound_notes,
+    convergence_notes,
+    examine_edges,
+    examine_tails,
+    identifiability_notes,
+    monte_carlo_notes,
+    node_notes,
+    pareto_notes,
+)
+from lockquack.rules import Rule
+from lockquack.solvers.base import Solution
+
+#: Most times that nodes are added for the pool at hand and the fit is repeated.
+_REFINEMENTS = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which weights to find: an operator, a rule, and how to solve for them."""
+
+    operator: Operator
+    rule: Rule
+    #: What the method is called in a table; empty: operator and rule say it.
+    method: str = ""
+    #: How to solve; None: as operator and rule have it.
+    problem: type[Problem] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def for_models(self, names: tuple[str, ...]) -> Plan:
+        """Return the plan with the operator made for these models and this rule."""
+        operator = self.operator.bind(names)
+        if self.rule.needs_derivatives:
+            operator = operator.without_zeros()
+        return replace(self, operator=operator)
+
+    def pose(self, gathered: Gathered, concentration: Array) -> Problem:
+        """Set up the problem."""
+        kind = self.problem or problem_for(self.operator, self.rule)
+        return kind(
+            self.operator, self.rule, gathered.evidence, concentration, **dict(self.options)
+        )
+
+
+def fit(
+    models: Mapping[str, Predictive],
+    plan: Plan,
+    *,
+    prior: Any = 1.0,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+    stacklevel: int = 3,
+) -> Combination:
+    """Check the models, collapse their draws, solve for the parameters, remark on the result."""
+    require_known_scores(scores)
+    require_seed(random_seed)
+    notes = check_models(models, plan.rule)
+    names = tuple(models)
+    concentration = read_concentration(prior, names)
+    plan = plan.for_models(names)
+    gathered = gather(models, plan.operator, plan.rule, scores, progressbar)
+    problem, solution, gathered = _solve_resolved(
+        models, plan, gathered, concentration, loo=scores == "loo"
+    )
+    observations = models[names[0]].observations
+    unit = plan.rule.unit(observations.values) if plan.rule.needs_derivatives else np.ones(0)
+    mcse = np.array([plan.rule.mcse(each, unit) for each in gathered.collapsed])
+    combination = Combination(
+        names=names,
+        scores=scores,
+        method=plan.method,
+        observations=observations,
+        problem=problem,
+        solution=solution,
+        mcse=mcse,
+        notes=(),
+        random_seed=int(random_seed),
+        models=dict(models),
+    )
+    notes += _remarks(combination, gathered)
+    for note in notes:
+        warnings.warn(note.message, note.category, stacklevel=stacklevel)
+    return replace(combination, notes=tuple(notes))
+
+
+def solve(
+    models: Mapping[str, Predictive],
+    plan: Plan,
+    gathered: Gathered,
+    concentration: Array,
+    *,
+    loo: bool,
+) -> tuple[Problem, Solution]:
+    """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
+    return _solve_resolved(models, plan, gathered, concentration, loo=loo)[:2]
+
+
+def _solve_resolved(
+    models: Mapping[str, Predictive],
+    plan: Plan,
+    gathered: Gathered,
+    concentration: Array,
+    *,
+    loo: bool,
+) -> tuple[Problem, Solution, Gathered]:
+    """Solve, and return also the nodes that the solution rests on."""
+    problem = plan.pose(gathered, concentration)
+    solution = problem.solve()
+    for _ in range(_REFINEMENTS if gathered.laid else 0):
+        x = solution.x
+
+        def pool(logp: Array, x: Array = x) -> Array:
+            return plan.operator.pool_density(logp, x)
+
+        laid = refine_nodes(gathered.laid, models, pool, loo=loo)
+        if all(new is old for new, old in zip(laid, gathered.laid, strict=True)):
+            break
+        gathered = gathered.with_nodes(laid)
+        problem = plan.pose(gathered, concentration)
+        solution = problem.solve()
+    return problem, solution, gathered
+
+
+def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
+    models, problem, solution = fit.models or {}, fit.problem, fit.solution
+    scored = problem.all_scores(solution.x)
+    notes = [*convergence_notes(solution), *bound_notes(problem, solution.x)]
+    if problem.rule.needs_derivatives:
+        notes += examine_edges(models, problem.operator, problem.rule, solution.x)
+        notes += blindness_notes(problem)
+    notes += examine_tails(models, problem.operator, solution.x)
+    if fit.scores == "loo" and (problem.rule.needs_density or problem.operator.needs_density):
+        pareto_k = [model.loo().pareto_k for model in models.values()]
+        fitted = "Scores and weights" if problem.resamples else "The scores"
+        consequence = f"{fitted} rest on them."
+        notes += pareto_notes(models, pareto_k, fit.observations, consequence)
+    return [
+        *notes,
+        *node_notes(gathered.laid, problem, solution.x, fit.observations),
+        *monte_carlo_notes(fit.names, gathered.collapsed, fit.mcse, scored),
+        *identifiability_notes(fit.names, problem, solution, fit.mcse, scored),
+    ]
+
+
+def require_seed(random_seed: Any) -> None:
+    """Refuse a seed that is not a non-negative integer."""
+    if not isinstance(random_seed, int | np.integer) or random_seed < 0:
+        raise ParameterError(f"random_seed must be an integer from 0; got {random_seed!r}.")
+
+
+def read_concentration(prior: Any, names: tuple[str, ...]) -> Array:
+    """Read the prior as one concentration per model; labels decide where there are any."""
+    values = as_numeric("prior", by_model("prior", prior, names), ParameterError)
+    if values.shape not in ((), (len(names),)):
+        raise ParameterError(
+            f"prior must be one concentration or {len(names)}, one per model; got the shape "
+            f"{values.shape}."
+        )
+    if not (np.isfinite(values).all() and (values >= 1).all()):
+        raise ParameterError(
+            f"The Dirichlet concentrations of the prior must be finite and at least 1, or the "
+            f"problem would not be convex; got {prior}. Use 1 for a flat prior."
+        )
+    return np.broadcast_to(values, (len(names),)).astype(np.float64)
+
+
+def by_model(what: str, given: Any, names: tuple[str, ...]) -> Any:
+    """Bring values that are labelled with the models' names into their order."""
+    if isinstance(given, xr.DataArray):
+        given = given.to_series()
+    if isinstance(given, pd.Series):
+        given = given.to_dict()
+    if not isinstance(given, Mapping):
+        return given
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise unknown_name(f"model in {what}", unknown[0], names)
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ParameterError(f"The {what} says nothing about model {missing[0]!r}.")
+    return [given[name] for name in names]

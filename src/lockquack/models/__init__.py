@@ -1,0 +1,1 @@
+"""What a user holds, a model, and what an adapter implements, a source."""

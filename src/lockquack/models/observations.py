@@ -1,0 +1,212 @@
+"""The observations that all models share, with their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lockquack.errors import NonFiniteError, ShapeError, SupportError
+from lockquack.families.base import outside
+from lockquack.jets import Array
+from lockquack.models.labels import from_pandas, labels_of, string_dims
+from lockquack.numeric import and_more, as_numeric
+
+OBS_DIM = "obs_id"
+COMPONENT_DIM = "component"
+#: The dimensions that draws and results have besides those of the observations.
+RESERVED_DIMS = ("model", "chain", "draw")
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Observed outcomes as a table, observations × components, and how users name the rows.
+
+    Observations on a grid (school × year) are flattened in C order; ``dims``, ``shape`` and
+    ``coords`` remember the grid, so that :meth:`label` can hand results back in it.
+    """
+
+    values: Array  # (n, d), read-only
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    coords: Mapping[str, np.ndarray[Any, Any]]  # one-dimensional, those the user gave
+    component_dim: str | None = None  # None: the outcome is a scalar
+    components: np.ndarray[Any, Any] | None = None
+
+    @classmethod
+    def unlabelled(cls, values: Array) -> Observations:
+        """Take outcomes (n, d) as they are, without a word about what they are."""
+        component_dim = None if values.shape[1] == 1 else COMPONENT_DIM
+        return cls(values, (OBS_DIM,), (len(values),), {}, component_dim)
+
+    @property
+    def n(self) -> int:
+        """Number of observations."""
+        return int(self.values.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of components of one outcome."""
+        return int(self.values.shape[1])
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Lengths of the observation dimensions."""
+        return dict(zip(self.dims, self.shape, strict=True))
+
+    @property
+    def labels(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Labels of the observation dimensions and of the components, where there are any."""
+        if self.component_dim is None or self.components is None:
+            return dict(self.coords)
+        return {**self.coords, self.component_dim: self.components}
+
+    def describe(self, index: int) -> str:
+        """Name one observation for a message: its position and, where there are, its labels."""
+        position = np.unravel_index(index, self.shape)
+        labels = [
+            f"{dim}={self.coords[dim][i]}"
+            for dim, i in zip(self.dims, position, strict=True)
+            if dim in self.coords
+        ]
+        return f"observation {index}" + (f" ({', '.join(labels)})" if labels else "")
+
+    def label(
+        self, values: Array, leading: Mapping[str, Any] | None = None, name: str | None = None
+    ) -> xr.DataArray:
+        """Turn an array of shape (leading..., n) into a labelled one on the user's grid.
+
+        A leading dimension maps to its coordinate values, or to None where it has none. Where the
+        observations have a dimension of that name, it gets an underscore.
+        """
+        taken = (*self.dims, self.component_dim)
+        leading = {
+            f"{dim}_" if dim in taken else dim: labels for dim, labels in (leading or {}).items()
+        }
+        head = values.shape[: len(leading)]
+        coords = {dim: labels for dim, labels in leading.items() if labels is not None}
+        return xr.DataArray(
+            values.reshape(*head, *self.shape),
+            dims=[*leading, *self.dims],
+            coords={**coords, **self.coords},
+            name=name,
+        )
+
+    def label_components(
+        self, values: Array, leading: Mapping[str, Any] | None = None, name: str | None = None
+    ) -> xr.DataArray:
+        """Turn (leading..., n, d) into a labelled array; the component axis of a scalar goes."""
+        if self.component_dim is None:
+            return self.label(values[..., 0], leading, name)
+        labelled = [self.label(values[..., j], leading) for j in range(self.d)]
+        joined = xr.concat(labelled, dim=self.component_dim, join="exact")
+        if self.components is not None:
+            joined = joined.assign_coords({self.component_dim: self.components})
+        return joined.transpose(..., self.component_dim).rename(name)
+
+    def to_dataarray(self, name: str = "y") -> xr.DataArray:
+        """Return the outcomes as the user gave them."""
+        return self.label_components(self.values, name=name)
+
+
+def as_observations(y: Any, component_dim: Hashable | None = None) -> Observations:
+    """Read outcomes from an array, a DataArray or a pandas Series.
+
+    Arrays are (obs,) or (obs, component). A DataArray may have any observation dimensions;
+    ``component_dim`` names the one that is part of a single, vector-valued outcome. The values
+    are copied and cannot be written to.
+    """
+    labelled, component_dim = _as_dataarray(y, component_dim)
+    if component_dim is not None:
+        labelled = labelled.transpose(..., component_dim)
+    dims = tuple(str(dim) for dim in labelled.dims)
+    _require_free_names(dims)
+    obs_dims = tuple(dim for dim in dims if dim != component_dim)
+    shape = tuple(labelled.sizes[dim] for dim in obs_dims)
+    labels = labels_of(labelled)
+    values = np.array(labelled.values, dtype=np.float64)
+    values = values.reshape(-1, labelled.sizes[component_dim] if component_dim is not None else 1)
+    values.setflags(write=False)
+    observations = Observations(
+        values,
+        obs_dims,
+        shape,
+        {dim: labels[dim] for dim in obs_dims if dim in labels},
+        component_dim,
+        None if component_dim is None else labels.get(component_dim),
+    )
+    _require_finite(observations)
+    return observations
+
+
+def require_inside(
+    what: str, values: Array, interval: tuple[float, float], observations: Observations
+) -> None:
+    """Refuse outcomes, or a function of them, outside an open interval."""
+    bad = outside(values, interval).any(axis=1)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        low, high = interval
+        raise SupportError(
+            f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
+            f"first {values[at].tolist()} at {observations.describe(at)}."
+        )
+
+
+def _as_dataarray(y: Any, component_dim: Hashable | None) -> tuple[xr.DataArray, str | None]:
+    """Return y with string dimensions and the one that holds components, if any does."""
+    wanted = None if component_dim is None else str(component_dim)
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1 and wanted is None:
+        y = y.iloc[:, 0]  # one column of a table is a scalar outcome
+    y = from_pandas(y, OBS_DIM, wanted or COMPONENT_DIM)
+    if isinstance(y, xr.DataArray):
+        labelled = string_dims(y)
+        as_numeric("y", y.values)
+        if labelled.ndim == 0:
+            raise ShapeError("y is a single number; give one outcome per observation.")
+    else:
+        values = as_numeric("y", y)
+        if values.ndim not in (1, 2):
+            raise ShapeError(
+                f"y must have shape (obs,) or (obs, component); got {values.shape}. "
+                'Name the dimensions of a grid: xr.DataArray(y, dims=("school", "year")).'
+            )
+        dims = [OBS_DIM, wanted or COMPONENT_DIM][: values.ndim]
+        labelled = xr.DataArray(values, dims=dims)
+    if wanted is None and COMPONENT_DIM in labelled.dims:
+        wanted = COMPONENT_DIM
+    if wanted is not None and wanted not in labelled.dims:
+        raise ShapeError(
+            f"y has no dimension {wanted!r}, which component_dim= names; it has the dimensions "
+            f"{labelled.dims} of shape {labelled.shape}. Leave component_dim out for scalar "
+            "outcomes."
+        )
+    if labelled.dims == (wanted,):
+        raise ShapeError(
+            f"y has the dimension {wanted!r} of its components only; add one for the observations."
+        )
+    return labelled, wanted
+
+
+def _require_free_names(dims: tuple[str, ...]) -> None:
+    taken = [dim for dim in dims if dim in RESERVED_DIMS]
+    if taken:
+        raise ShapeError(
+            f"y has a dimension called {taken[0]!r}, a name that results need for themselves. "
+            f"Rename it: y.rename({taken[0]}='observed_{taken[0]}')."
+        )
+
+
+def _require_finite(observations: Observations) -> None:
+    if observations.values.size == 0:
+        raise ShapeError("y is empty; there is nothing to score.")
+    bad = np.flatnonzero(~np.isfinite(observations.values).all(axis=1))
+    if bad.size:
+        raise NonFiniteError(
+            f"y is not finite at {observations.describe(int(bad[0]))}{and_more(bad.size - 1)}. "
+            "Drop the missing observations from every model before combining."
+        )

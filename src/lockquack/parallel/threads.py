@@ -1,0 +1,112 @@
+"""The threads of this process, and the memory that they reuse."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from lockquack.errors import ParameterError
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_VARIABLE = "LOCKQUACK_NUM_THREADS"
+
+
+#: What dask sets for its workers; and what a process comes to by itself that nobody tells
+#: otherwise: bytes of an array from which it is given back to the system at once
+#: (M_MMAP_THRESHOLD), and of freed memory that is kept (M_TRIM_THRESHOLD).
+_TRIM_OF_DASK = "65536"
+
+
+_ALLOCATOR = {-3: 2**25, -1: 2**26}
+
+
+def n_threads() -> int:
+    """Return how many threads a pass may use.
+
+    ``LOCKQUACK_NUM_THREADS`` where that is set; one inside a dask worker, which runs a task per
+    thread already; elsewhere the processors that this process may use.
+    """
+    given = os.environ.get(_VARIABLE)
+    if given is not None:
+        if not given.isdecimal() or int(given) == 0:
+            raise ParameterError(f"{_VARIABLE} must be a whole number from 1; got {given!r}.")
+        return int(given)
+    if in_dask_worker():
+        return 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_map(
+    function: Callable[[T], R], items: Iterable[T], *, threads: int | None = None
+) -> Iterator[R]:
+    """Apply a function to items on several threads; yield the results in the items' order.
+
+    Numpy releases the interpreter while it computes, so threads are enough. What is done to an
+    item does not depend on their number, and neither do results that are summed in this order.
+    Matrix products stay on the thread that asks for them: they are too small to be shared out.
+    """
+    threads = n_threads() if threads is None else threads
+    items = list(items)
+    reuse_memory()
+    with linear_algebra().limit(limits=1, user_api="blas"):
+        if threads == 1 or len(items) < 2:
+            yield from map(function, items)
+            return
+        with ThreadPoolExecutor(min(threads, len(items))) as pool:
+            yield from pool.map(function, items)
+
+
+@cache
+def linear_algebra() -> ThreadpoolController:
+    """Find the libraries of linear algebra in this process."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def in_dask_worker() -> bool:
+    """Whether this thread runs a task of dask.distributed, which is not imported to find out."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def reuse_memory() -> None:
+    """Let the memory of one array be used for the next.
+
+    A pass makes and frees thousands of arrays of a megabyte a second, and to be given new pages
+    for each by the system can take several times as long as the work. The allocator of the GNU
+    library keeps what is freed, up to twice the largest array that it was given back so far, if
+    that was less than 32 MiB. Dask tells the one of its workers to keep nothing.
+    """
+    if sys.platform != "linux":
+        return
+    if not in_dask_worker():
+        np.empty(31 * 2**20, dtype=np.uint8)  # given back at once, and never written to
+        return
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") != _TRIM_OF_DASK:  # somebody's own choice
+        return
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # the GNU library has it
+    if set_option is not None:
+        for option, size in _ALLOCATOR.items():
+            set_option(option, size)

@@ -1,0 +1,226 @@
+"""The models' predictive densities anywhere, and where on the line to look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockquack.draws.psis import psis
+from lockquack.errors import SupportError, UnsupportedError
+from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
+from lockquack.kernels import kernels_for
+from lockquack.models.model import Predictive
+from lockquack.quadrature.grid import Components, Rows
+
+#: Multiples of a component's spread, either side of its location, where the line is cut.
+MULTIPLES = np.array([-7.0, -3.5, 0.0, 3.5, 7.0])
+#: Spreads of the narrowest component that break points keep from each other.
+_GAP = 2.5
+#: Ratio of the extent of all modes to the width of one from which a ladder joins them.
+_LADDER = 4.0
+#: Numbers that evaluating draws on nodes holds at once: they should stay in a core's cache.
+_NUMBERS_AT_ONCE = 2**16
+#: Points at which a density is looked at, or a few times as many.
+_POINTS = 100
+#: Times that outcomes which a transform cannot have are drawn again.
+_MOST_REDRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model's predictive densities at a slice of the observations."""
+
+    model: Predictive
+    obs: slice
+    log_weights: Array | None  # (chain, draw, obs), normalised; None: equal
+    pareto_k: Array  # (obs,)
+
+    @classmethod
+    def of(cls, model: Predictive, obs: slice, loo: bool) -> Member:
+        """Look at a model at some observations, each left out of its own prediction or not."""
+        if not loo:
+            return cls(model, obs, None, np.zeros(obs.stop - obs.start))
+        return cls(model, obs, *psis(model.all_logp(obs)))
+
+    def logpdf(self, y: Array, rows: Rows) -> Array:
+        """Predictive log densities at scalar outcomes (point, row) of some rows of the slice."""
+        return self.logpdf_at(y[..., None], rows)
+
+    def logpdf_at(self, y: Array, rows: Rows) -> Array:
+        """Predictive log densities at outcomes (point, row, component) → (point, row).
+
+        NaN where an outcome is.
+        """
+        result = np.full(y.shape[:2], np.nan)
+        known = np.asarray(~np.isnan(y).any(axis=2))
+        # Row by row, so that sums over draws run along the memory.
+        for i in range(rows.size):
+            some = known[:, i]
+            if some.any():
+                result[some, i] = self._logpdf(y[some, i : i + 1], rows[i : i + 1])[:, 0]
+        return result
+
+    def _logpdf(self, y: Array, rows: Rows) -> Array:
+        kernels = kernels_for(self.model.n_samples * self.model.n_obs * _POINTS)
+        totals = []
+        for chain, draws in self._blocks(len(y)):
+            with np.errstate(over="ignore"):  # far out in the tails
+                logp = self.model.logp_at(y, chain, draws, rows + self.obs.start)
+            if self.log_weights is not None:
+                logp = logp + self.log_weights[chain, draws][:, rows]
+            totals.append(kernels.log_sum_members(logp))
+        total = log_sum_exp(np.stack(totals))
+        return total if self.log_weights is not None else total - np.log(self.model.n_samples)
+
+    def jet_at(self, y: Array, row: int) -> Jet:
+        """Predictive jet at outcomes (point, component) of one row of the slice, (point,)."""
+        at = np.array([self.obs.start + row])
+        blocks = []
+        for chain, draws in self._blocks(y.size):
+            jet = self.model.jets_at(y[:, None], chain, draws, at, derivatives=True)
+            weight = np.zeros((1, 1, 1))
+            if self.log_weights is not None:
+                weight = self.log_weights[chain, draws, row][None, :, None]
+            blocks.append(power_pool(jet, weight, 1.0, axis=1)[:, 0])
+        pooled = power_pool(stack_jets(blocks), np.zeros((1, 1)), 1.0)
+        if self.log_weights is None:
+            pooled = replace(pooled, logp=pooled.logp - np.log(self.model.n_samples))
+        return pooled
+
+    def draw(self, n: int, row: int, rng: np.random.Generator) -> Array:
+        """Draw outcomes from the prediction of one row of the slice, (n, component)."""
+        model = self.model
+        shares = None
+        if self.log_weights is not None:
+            shares = np.exp(self.log_weights[..., row]).ravel()
+            shares /= shares.sum()
+        at = np.array([self.obs.start + row])
+        outcomes = np.full((n, model.observations.d), np.nan)
+        for _ in range(_MOST_REDRAWS):
+            missing = np.flatnonzero(np.isnan(outcomes).any(axis=1))
+            if not missing.size:
+                return outcomes
+            chosen = rng.choice(model.n_samples, size=missing.size, p=shares)
+            chain, draw = np.divmod(chosen, model.n_draws)
+            for c in np.unique(chain):
+                mine = chain == c
+                outcomes[missing[mine]] = model.draw_outcomes(int(c), draw[mine], at, rng)[:, 0]
+        raise UnsupportedError(
+            f"{model.likelihood.description} hardly ever draws an outcome that its transform "
+            "can have."
+        )
+
+    def _blocks(self, n_points: int) -> Iterator[tuple[int, slice]]:
+        """Cut the draws of each chain into blocks of equal size that fit the cache."""
+        n_draws = self.model.n_draws
+        pieces = -(-n_draws * n_points // _NUMBERS_AT_ONCE)
+        step = -(-n_draws // pieces)
+        for chain in range(self.model.n_chains):
+            for start in range(0, n_draws, step):
+                yield chain, slice(start, min(start + step, n_draws))
+
+
+def members_at(models: Iterable[Predictive], obs: slice, *, loo: bool) -> list[Member]:
+    """Look at all models at some observations."""
+    return [Member.of(model, obs, loo) for model in models]
+
+
+def log_components(models: Iterable[Predictive], obs: slice, y: Array, *, loo: bool) -> Array:
+    """Log densities of all models at outcomes (point, obs) → (K, point, obs)."""
+    return components(members_at(models, obs, loo=loo))(y, np.arange(y.shape[1]))
+
+
+def components(members: Sequence[Member]) -> Components:
+    """Stack the members' log densities, (K, point, row)."""
+    return lambda y, rows: np.stack([member.logpdf(y, rows) for member in members])
+
+
+def support_of(models: Mapping[str, Predictive], *, of_all: bool) -> tuple[float, float]:
+    """Outcomes that all models, or any of them, deem possible, as far as is known."""
+    inner, outer = (max, min) if of_all else (min, max)
+    known = [m.likelihood.support or (-np.inf, np.inf) for m in models.values()]
+    low, high = inner(low for low, _ in known), outer(high for _, high in known)
+    if low > high or (low == high and not are_discrete(models)):
+        raise SupportError("The models with weight have no outcome in common; nothing is left.")
+    return low, high
+
+
+def are_discrete(models: Mapping[str, Predictive]) -> bool:
+    """Whether the outcomes are discrete; a model of either kind beside one of the other fails."""
+    discrete = [name for name, model in models.items() if model.likelihood.discrete]
+    if 0 < len(discrete) < len(models):
+        other = next(name for name in models if name not in discrete)
+        raise UnsupportedError(
+            f"Model {discrete[0]!r} is discrete and model {other!r} has a density; probabilities "
+            "and densities cannot be pooled or compared. Combine models of one kind."
+        )
+    return bool(discrete)
+
+
+def require_evaluable(
+    models: Mapping[str, Predictive], what: str, *, vectors: bool = False
+) -> None:
+    """Refuse models that are known at the observed outcomes only, or have several components.
+
+    The latter are fine with ``vectors``.
+    """
+    for name, model in models.items():
+        if not model.evaluable:
+            raise UnsupportedError(
+                f"Model {name!r} is known at the observed outcomes only, so {what}. Make it with "
+                "from_family or a PPL adapter."
+            )
+        if model.observations.d > 1 and not vectors:
+            raise UnsupportedError(
+                f"Model {name!r} has an outcome with {model.observations.d} components, so "
+                f"{what}: quadrature is for scalar outcomes only."
+            )
+
+
+def break_points(
+    members: Sequence[Member], support: tuple[float, float], *, detailed: bool
+) -> Array:
+    """Choose break points (row, break) from where the components have their mass.
+
+    Around each mode they follow its spread. Where modes differ much in width or place, they
+    grow from there like powers of two to the extent of all: a panel is never so long that its
+    nodes miss what happens at its end. Those too close to their neighbour are put onto it,
+    which leaves an empty panel.
+    """
+    bulks = _bulks(members, detailed)  # (mode, multiple, row)
+    low, high = bulks.min(axis=1), bulks.max(axis=1)
+    extent = np.ptp(bulks, axis=(0, 1))
+    width = np.where(high > low, high - low, extent)
+    ratio = float((extent / width).max())
+    doublings = int(np.ceil(np.log2(ratio))) if ratio > _LADDER else 0
+    ladder = width * (2.0 ** np.arange(1, doublings + 1)[:, None, None] - 1.0)
+    rungs = (bulks, high + ladder, low - ladder)
+    points = np.concatenate([each.reshape(-1, extent.size) for each in rungs])
+    # A break point on the very edge leaves no tail to map: keep a hair of the extent away.
+    hair = 1e-3 * extent
+    points = np.clip(points, low.min(axis=0) - extent, high.max(axis=0) + extent)
+    points = np.sort(np.clip(points, support[0] + hair, support[1] - hair), axis=0)
+    gap = _GAP / np.ptp(MULTIPLES) * width.min(axis=0)
+    for k in range(1, len(points)):
+        points[k] = np.where(points[k] - points[k - 1] < gap, points[k - 1], points[k])
+    edges = _inner_edges(members, support)
+    return np.sort(np.concatenate([points, np.tile(edges[:, None], extent.size)]), axis=0).T
+
+
+def _inner_edges(members: Sequence[Member], support: tuple[float, float]) -> Array:
+    """Places inside the support where that of a component ends."""
+    known = [member.model.likelihood.support or () for member in members]
+    return np.array(sorted({at for ends in known for at in ends if support[0] < at < support[1]}))
+
+
+def _bulks(members: Sequence[Member], detailed: bool) -> Array:
+    """Outcomes around each mode of each component, (mode, multiple, row)."""
+    points = np.concatenate(
+        [member.model.bulks(member.obs, MULTIPLES, detailed=detailed) for member in members]
+    )
+    # A bulk that reaches beyond the range of a transform has no image there.
+    missing = ~np.isfinite(points)
+    middle = np.nanmedian(np.where(missing, np.nan, points), axis=1, keepdims=True)
+    return np.where(missing, middle, points)

@@ -1,0 +1,266 @@
+"""Places that stand for all outcomes: quadrature nodes, or the outcomes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.jets import Array, log_sum_exp
+from lockquack.models.model import Predictive
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.progress import progress_bar
+from lockquack.prediction.members import (
+    MULTIPLES,
+    Member,
+    are_discrete,
+    break_points,
+    components,
+    members_at,
+    require_evaluable,
+    support_of,
+)
+from lockquack.quadrature.grid import Grid, Line, Pool
+from lockquack.quadrature.nodes import Nodes
+
+#: Mass of a component that may go missing before a closer look.
+_MISSING = 1e-8
+#: Share of a sum over outcomes that those left out may have.
+_BEYOND = 1e-13
+#: Most outcomes of a discrete model that are summed.
+_MOST_OUTCOMES = 2**20
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Nodes for a slice of the observations, and what they may have missed."""
+
+    obs: slice
+    nodes: Nodes
+    grid: Grid | None  # None: the nodes are all outcomes of discrete models
+    outcomes: Array | None  # (m,): what these outcomes are
+    missing: Array  # (K, obs): mass of each component that the nodes do not see
+    pareto_k: Array  # (K, obs), zero unless leave-one-out
+
+    def log_norm(self, pool: Pool) -> tuple[Array, Array]:
+        """Log integral of a pool, (obs,), and a bound on its relative error."""
+        if self.grid is None:
+            total = log_sum_exp(pool(self.nodes.logp) + self.nodes.log_measure)
+            return total, np.zeros_like(total)
+        integral = self.grid.integrate(pool)
+        return integral.log_value[0], integral.relative_error[0]
+
+
+def lay_nodes(
+    models: Mapping[str, Predictive],
+    *,
+    loo: bool,
+    pools: Sequence[Pool] | None = None,
+    slices: Sequence[slice] | None = None,
+    of_all: bool = True,
+    what: str = "the combination cannot be normalised",
+    progressbar: bool | None = None,
+) -> list[Laid]:
+    """Evaluate the models where it takes to integrate pools of them, observation by observation.
+
+    Without ``pools``, the nodes resolve each model and the geometric mean of any two, so that
+    most pools of them are resolved; :func:`refine_nodes` sees to a particular one. With
+    ``of_all``, the pools are zero where any of the models is.
+    """
+    require_evaluable(models, what)
+    pools = general_pools(len(models)) if pools is None else pools
+    slices = next(iter(models.values())).observation_slices() if slices is None else slices
+    discrete, support = are_discrete(models), support_of(models, of_all=of_all)
+    lay = partial(_lay, support=support, pools=pools, discrete=discrete, loo=loo)
+    parts = []
+    with progress_bar(slices[-1].stop, "densities on nodes", progressbar) as advance:
+        laid = map_observations(lay, tuple(models.values()), slices)
+        for obs, part in zip(slices, laid, strict=True):
+            parts.append(replace(part, obs=obs))
+            advance(obs.stop - obs.start)
+    return parts
+
+
+def refine_nodes(
+    laid: Sequence[Laid], models: Mapping[str, Predictive], pool: Pool, *, loo: bool
+) -> list[Laid]:
+    """Add nodes where a particular pool needs them; groups that need none stay what they are."""
+    rough = [part for part in laid if part.grid is None or (part.log_norm(pool)[1] > 1e-9).any()]
+    if not rough:
+        return list(laid)
+    refine = partial(_refine, support=support_of(models, of_all=False), pool=pool, loo=loo)
+    groups = [part.obs for part in rough]
+    refined = map_observations(refine, tuple(models.values()), groups, rough)
+    new = {part.obs.start: each for part, each in zip(rough, refined, strict=True) if each}
+    return [
+        replace(new[part.obs.start], obs=part.obs) if part.obs.start in new else part
+        for part in laid
+    ]
+
+
+def _refine(
+    models: Sequence[Predictive],
+    obs: slice,
+    part: Laid,
+    *,
+    support: tuple[float, float],
+    pool: Pool,
+    loo: bool,
+) -> Laid | None:
+    """Add nodes to those of a group; None if it needs none."""
+    if part.grid is None:
+        return _more_outcomes(part, lambda: members_at(models, obs, loo=loo), support, pool)
+    grid = part.grid.refined(components(members_at(models, obs, loo=loo)), pool)
+    return replace(part, grid=grid, nodes=grid.nodes())
+
+
+def general_pools(K: int) -> list[Pool]:
+    """Each component, and the geometric mean of any two."""
+
+    def component(k: int) -> Pool:
+        return lambda logp: logp[k]
+
+    def mean(j: int, k: int) -> Pool:
+        return lambda logp: (logp[j] + logp[k]) / 2
+
+    return [*map(component, range(K)), *(mean(j, k) for j, k in combinations(range(K), 2))]
+
+
+def _lay(
+    models: Sequence[Predictive],
+    obs: slice,
+    *,
+    support: tuple[float, float],
+    pools: Sequence[Pool],
+    discrete: bool,
+    loo: bool,
+) -> Laid:
+    members = members_at(models, obs, loo=loo)
+    pareto_k = np.stack([member.pareto_k for member in members])
+    if discrete:
+        nodes, outcomes, missing = _all_outcomes(members, support, pools)
+        return Laid(obs, nodes, None, outcomes, missing, pareto_k)
+    grid, missing = _resolve(members, support, pools, detailed=False)
+    if (missing > _MISSING).any():
+        grid, missing = _resolve(members, support, pools, detailed=True)
+    return Laid(obs, grid.nodes(), grid, None, missing, pareto_k)
+
+
+def _resolve(
+    members: list[Member], support: tuple[float, float], pools: Sequence[Pool], *, detailed: bool
+) -> tuple[Grid, Array]:
+    """Lay a grid; return also how much of each component's mass it does not find.
+
+    A density integrates to one, so what is missing tells when the break points were too few.
+    """
+    line = Line(break_points(members, support, detailed=detailed), support)
+    evaluate = components(members)
+    grid = Grid.lay(evaluate, line).refined(evaluate, *pools)
+    each = general_pools(len(members))[: len(members)]
+    missing = np.abs(1.0 - np.exp(grid.integrate(*each).log_value))
+    whole = np.array([_lies_within(member, support) for member in members])
+    missing[~whole] = 0.0  # part of it lies where the pool is zero
+    return grid, missing
+
+
+def _all_outcomes(
+    members: list[Member], support: tuple[float, float], pools: Sequence[Pool]
+) -> tuple[Nodes, Array, Array]:
+    """Take all outcomes from where nothing has mass yet to where nothing has any left."""
+    obs = members[0].obs
+    seen = np.concatenate(
+        [
+            members[0].model.observations.values[obs].ravel(),
+            *(m.model.bulks(obs, MULTIPLES, detailed=False).ravel() for m in members),
+        ]
+    )
+    first, last = np.clip([np.floor(seen.min()), max(np.ceil(seen.max()), 8.0)], *support)
+    start = np.arange(first, last + 1)
+    evaluate = _on_outcomes(members)
+    each = general_pools(len(members))[: len(members)]
+    whole = np.array([_lies_within(member, support) for member in members])
+    outcomes, logp = _widened(
+        evaluate,
+        support,
+        [*each, *pools],
+        start,
+        evaluate(start),
+        np.append(whole, [False] * len(pools)),
+    )
+    missing = np.abs(1.0 - np.exp(log_sum_exp(logp, axis=1)))
+    missing[~whole] = 0.0  # part of it lies where the pool is zero
+    return Nodes(logp, np.zeros(logp.shape[1:])), outcomes, missing
+
+
+def _more_outcomes(
+    part: Laid, members: Callable[[], list[Member]], support: tuple[float, float], pool: Pool
+) -> Laid | None:
+    """Add the outcomes that a particular pool has mass on, if it has some beyond the others."""
+    assert part.outcomes is not None
+    outcomes, logp = _widened(
+        lambda outcomes: _on_outcomes(members())(outcomes),
+        support,
+        [pool],
+        part.outcomes,
+        part.nodes.logp,
+        np.zeros(1, dtype=np.bool_),
+    )
+    if outcomes.size == part.outcomes.size:
+        return None
+    return replace(part, outcomes=outcomes, nodes=Nodes(logp, np.zeros(logp.shape[1:])))
+
+
+def _widened(
+    evaluate: Callable[[Array], Array],
+    support: tuple[float, float],
+    pools: Sequence[Pool],
+    outcomes: Array,
+    logp: Array,
+    whole: NDArray[np.bool_],
+) -> tuple[Array, Array]:
+    """Add outcomes on both sides until no pool has mass beyond; the marked ones sum to one."""
+    while outcomes.size <= _MOST_OUTCOMES:
+        logq = np.stack([pool(logp) for pool in pools])  # (pool, outcome, row)
+        total = log_sum_exp(logq, axis=1)
+        lacking = bool((np.abs(1.0 - np.exp(total[whole])) > _MISSING).any())
+        low, high = outcomes[0], outcomes[-1]
+        step = float(outcomes.size)
+        if low > support[0] and (lacking or _has_more(logq[:, 1], logq[:, 0], total)):
+            low = max(support[0], low - step)
+        if high < support[1] and (lacking or _has_more(logq[:, -2], logq[:, -1], total)):
+            high = min(support[1], high + step)
+        if (low, high) == (outcomes[0], outcomes[-1]):
+            break
+        below, above = np.arange(low, outcomes[0]), np.arange(outcomes[-1] + 1, high + 1)
+        more = evaluate(np.concatenate([below, above]))
+        logp = np.concatenate([more[:, : below.size], logp, more[:, below.size :]], axis=1)
+        outcomes = np.concatenate([below, outcomes, above])
+    return outcomes, logp
+
+
+def _has_more(before: Array, last: Array, total: Array) -> bool:
+    """Whether terms that go on to change at the rate of the last two add up to anything."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        rate = np.where(np.isneginf(last), -np.inf, last - before)
+        beyond = np.exp(last - total + rate) / -np.expm1(rate)
+    return bool(((rate >= 0) | (beyond > _BEYOND)).any())
+
+
+def _on_outcomes(members: list[Member]) -> Callable[[Array], Array]:
+    rows = np.arange(members[0].obs.stop - members[0].obs.start)
+    evaluate = components(members)
+
+    def on(outcomes: Array) -> Array:
+        return evaluate(np.repeat(outcomes[:, None], rows.size, axis=1), rows)
+
+    return on
+
+
+def _lies_within(member: Member, support: tuple[float, float]) -> bool:
+    """Whether all of a component's mass lies where the pool can be positive."""
+    low, high = member.model.likelihood.support or (-np.inf, np.inf)
+    return member.model.is_complete and support[0] <= low and high <= support[1]

@@ -1,0 +1,133 @@
+r"""Mixtures of models that are known by outcomes which somebody drew from them.
+
+ArviZ keeps such draws in ``posterior_predictive``, one :math:`\tilde y_s` for each posterior draw
+and observation. They tell the distribution function of a mixture,
+
+.. math:: F(y) = \sum_k w_k \sum_s W_{ks}\, 1[\tilde y_{ks} \le y],
+
+with equal :math:`W_{ks}`, or those of Pareto-smoothed importance sampling to leave an observation
+out. Of other pools they tell nothing: these depend on the models' densities at the same outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockquack.draws.psis import psis
+from lockquack.errors import NonFiniteError, UnsupportedError
+from lockquack.jets import Array
+from lockquack.models.model import Predictive
+from lockquack.operators import Operator
+from lockquack.quadrature.intervals import HasIntervals
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedDraws(HasIntervals):
+    """The empirical distributions of some columns of draws that differ in weight."""
+
+    draws: Array  # (draw, n), each column in ascending order
+    mass: Array  # (draw, n): probability of the draws up to each
+    whole: bool
+
+    @classmethod
+    def of(cls, draws: Array, weights: Array, *, whole: bool) -> WeightedDraws:
+        """Take draws in any order, with weights that need not sum to one; both (draw, n)."""
+        order = draws.argsort(axis=0)
+        mass = np.take_along_axis(weights, order, axis=0).cumsum(axis=0)
+        return cls(np.take_along_axis(draws, order, axis=0), mass / mass[-1], whole)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether outcomes are whole numbers."""
+        return self.whole
+
+    def cdf(self, y: Array) -> Array:
+        """Probability of at most y, (point, n) → (point, n)."""
+        below = np.stack([(self.draws <= point).sum(axis=0) for point in y])
+        return np.take_along_axis(np.pad(self.mass, ((1, 0), (0, 0))), below, axis=0)
+
+    def quantile(self, p: Array) -> Array:
+        """Smallest draws up to which there is probability p, (point,) → (point, n)."""
+        before = np.stack([(self.mass < each).sum(axis=0) for each in p])
+        return np.take_along_axis(self.draws, before, axis=0)
+
+    def shortest(self, prob: float) -> Array:
+        """Return the ends of the shortest interval of at least that probability, (2, n)."""
+        ends = []
+        for draws, mass in zip(self.draws.T, self.mass.T, strict=True):
+            before = np.concatenate([[0.0], mass[:-1]])
+            first = np.flatnonzero(before + prob <= 1.0)
+            last = np.searchsorted(mass, before[first] + prob)
+            shortest = (draws[last] - draws[first]).argmin()
+            ends.append((draws[first[shortest]], draws[last[shortest]]))
+        return np.array(ends).T
+
+    def mean(self) -> Array:
+        """Mean of each column, (n,)."""
+        return (self._weights() * self.draws).sum(axis=0)
+
+    def var(self) -> Array:
+        """Variance of each column, (n,)."""
+        return (self._weights() * (self.draws - self.mean()) ** 2).sum(axis=0)
+
+    def _weights(self) -> Array:
+        return np.diff(self.mass, axis=0, prepend=0.0)
+
+
+def stored_mixture(
+    models: Mapping[str, Predictive], operator: Operator, x: Array, *, loo: bool
+) -> WeightedDraws:
+    """Mix the stored draws of models, component by component of the outcomes."""
+    _require_known(models, operator)
+    draws, weights = [], []
+    shares = operator.weights(x, len(models))
+    for (name, model), share in zip(models.items(), shares, strict=True):
+        outcomes = _outcomes(name, model)
+        draws.append(outcomes.reshape(model.n_samples, -1))
+        each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1)
+        weights.append(share * np.repeat(each, model.n_components, axis=1))
+    whole = all(drawn.dtype.kind in "biu" for drawn in draws)
+    return WeightedDraws.of(
+        np.concatenate(draws).astype(np.float64), np.concatenate(weights), whole=whole
+    )
+
+
+def _require_known(models: Mapping[str, Predictive], operator: Operator) -> None:
+    unknown = next(name for name, model in models.items() if not model.evaluable)
+    if not operator.normalised:
+        raise UnsupportedError(
+            f"Model {unknown!r} is known at the observed outcomes only, so the combination cannot "
+            "be normalised. Make it with from_family or a PPL adapter. (Predictive draws in a file "
+            "tell about mixtures only, such as lq.stack.)"
+        )
+    for name, model in models.items():
+        if model.stored_outcomes is None:
+            raise UnsupportedError(
+                f"Model {unknown!r} is known at the observed outcomes only, and model {name!r} has "
+                "no predictive draws. Make all models with from_family or a PPL adapter, or read "
+                "all from files with a group posterior_predictive: one outcome for each draw of "
+                "the log likelihood."
+            )
+
+
+def _outcomes(name: str, model: Predictive) -> Array:
+    assert model.stored_outcomes is not None
+    values = np.asarray(model.stored_outcomes.values)
+    if not np.isfinite(values).all():
+        raise NonFiniteError(f"The predictive draws of model {name!r} are not all finite.")
+    return values
+
+
+def _draw_weights(model: Predictive, *, loo: bool) -> Array:
+    """Weights of the draws at each observation, (chain, draw, n)."""
+    if not loo:
+        return np.full((model.n_chains, model.n_draws, model.n_obs), 1.0 / model.n_samples)
+    return np.concatenate(list(model.map_groups(_loo_weights, ("logp",))), axis=2)
+
+
+def _loo_weights(models: Sequence[Predictive], obs: slice) -> Array:
+    log_weights, _ = psis(models[0].all_logp(obs))
+    return np.exp(log_weights)

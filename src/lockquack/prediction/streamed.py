@@ -1,0 +1,213 @@
+"""The combination at so many observations that their nodes do not fit into memory together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from lockquack.jets import Array
+from lockquack.models.model import Predictive
+from lockquack.operators import Operator
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.progress import progress_bar
+from lockquack.prediction.members import are_discrete, require_evaluable
+from lockquack.prediction.nodes import lay_nodes
+from lockquack.prediction.pooled import PooledDistribution
+from lockquack.quadrature.grid import Pool
+
+#: Observations whose nodes are kept: those of more would be hundreds of megabytes.
+_KEPT = 2**14
+
+
+def distribution_of(
+    models: Mapping[str, Predictive],
+    operator: Operator,
+    x: Array,
+    *,
+    loo: bool,
+    progressbar: bool | None = None,
+) -> PooledDistribution:
+    """Make the pool of the models a distribution; every model must be evaluable anywhere."""
+    few = next(iter(models.values())).n_obs <= _KEPT
+    same = not loo and all(model.same_everywhere for model in models.values())
+    if few or same:
+        return PooledDistribution.of(models, operator, x, loo=loo, progressbar=progressbar)
+    require_evaluable(models, "the combination cannot be normalised")
+    pool = partial(operator.pool_density, x=x)
+    return StreamedDistribution(
+        models, pool, loo, (), operator=operator, x=x, progressbar=progressbar
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StreamedDistribution(PooledDistribution):
+    """A pool whose nodes are laid again for every question, group by group of observations.
+
+    Where a dask client is active this is done by its cluster, and answers come back.
+    """
+
+    operator: Operator
+    x: Array
+    progressbar: bool | None
+
+    @property
+    def n_obs(self) -> int:
+        """Number of observations."""
+        return next(iter(self.models.values())).n_obs
+
+    @property
+    def discrete(self) -> bool:
+        """Whether outcomes are whole numbers."""
+        return are_discrete(self.models)
+
+    @property
+    def missing(self) -> Array:
+        """Mass of each model that the nodes do not see, (K, n)."""
+        return self._norms_of_all[2 : 2 + len(self.models)]
+
+    @property
+    def pareto_k(self) -> Array:
+        """Pareto k̂ of each model and observation, (K, n); zero unless leave-one-out."""
+        return self._norms_of_all[2 + len(self.models) :]
+
+    @property
+    def log_norm(self) -> Array:
+        """Log integral of the pool, (n,)."""
+        return self._norms_of_all[0]
+
+    @property
+    def relative_error(self) -> Array:
+        """Bound on the relative error of the integral, (n,)."""
+        return self._norms_of_all[1]
+
+    def log_components(self, y: Array) -> Array:
+        """Log densities of the models at outcomes (point, n) → (K, point, n)."""
+        return self._ask(lambda group, y: group.log_components(y), y)
+
+    def cdf(self, y: Array) -> Array:
+        """Probability of at most y, (point, n) → (point, n)."""
+        return self._ask(lambda group, y: group.cdf(y), y)
+
+    def quantile(self, p: Array) -> Array:
+        """Outcomes below which there is probability p, (point,) or (point, n) → (point, n)."""
+        p = np.broadcast_to(p[:, None] if p.ndim == 1 else p, (len(p), self.n_obs))
+        return self._ask(lambda group, p: group.quantile(p), p)
+
+    def shortest(self, prob: float) -> Array:
+        """Return the ends of the shortest interval of that probability, (2, n)."""
+        return self._ask(lambda group: group.shortest(prob))
+
+    def mode(self) -> Array:
+        """Outcome of the highest density, (n,)."""
+        return self._ask(lambda group: group.mode())
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        mean, var = self._ask(lambda group: np.stack([group.mean(), group.var()]))
+        return mean, var
+
+    @cached_property
+    def _norms_of_all(self) -> Array:
+        return self._ask(
+            lambda group: np.vstack(
+                [group.log_norm, group.relative_error, group.missing, group.pareto_k]
+            )
+        )
+
+    def _ask(self, question: Callable[..., Array], *tables: Array) -> Array:
+        """Ask the pool of each group, with its columns of tables; join the answers' last axes."""
+        answer = partial(
+            _answer,
+            names=tuple(self.models),
+            operator=self.operator,
+            x=self.x,
+            loo=self.loo,
+            question=question,
+        )
+        return _by_groups(self.models, answer, tables, self.progressbar)
+
+
+def ask_side_by_side(
+    models: Mapping[str, Predictive],
+    pools: Sequence[Pool],
+    question: Callable[..., Array],
+    *tables: Array,
+    loo: bool,
+    what: str,
+    progressbar: bool | None = None,
+) -> Array:
+    """Ask several pools of the models on the same nodes, which are not kept.
+
+    Parameters
+    ----------
+    models
+        Evaluable anywhere; ``what`` says what cannot be done if one is not.
+    pools
+        Functions of the models' log densities, which may be positive wherever a model is.
+    question
+        Called with the distribution of one pool at some observations and their columns of the
+        tables; its answer has the observations last.
+    *tables
+        Arrays with the observations last, (..., n).
+    loo, what, progressbar
+        As for :func:`lockquack.prediction.nodes.lay_nodes`.
+
+    Returns
+    -------
+    ndarray
+        The answers, with an axis of pools in front.
+    """
+    require_evaluable(models, what)
+    answer = partial(_answer_each, names=tuple(models), pools=pools, loo=loo, question=question)
+    return _by_groups(models, answer, tables, progressbar)
+
+
+def _by_groups(
+    models: Mapping[str, Predictive],
+    answer: Callable[..., Array],
+    tables: Sequence[Array],
+    progressbar: bool | None,
+) -> Array:
+    """Answer for each group of observations, with its columns of tables; join the last axes."""
+    each = tuple(models.values())
+    groups = each[0].observation_slices()
+    columns = [[table[:, obs] for obs in groups] for table in tables]
+    answers = []
+    with progress_bar(each[0].n_obs, "densities on nodes", progressbar) as advance:
+        for part in map_observations(answer, each, groups, *columns):
+            answers.append(part)
+            advance(part.shape[-1])
+    return np.concatenate(answers, axis=-1)
+
+
+def _answer(
+    models: Sequence[Predictive],
+    obs: slice,
+    *columns: Array,
+    names: Sequence[str],
+    operator: Operator,
+    x: Array,
+    loo: bool,
+    question: Callable[..., Array],
+) -> Array:
+    named = dict(zip(names, models, strict=True))
+    group = PooledDistribution.of(named, operator, x, loo=loo, slices=[obs], progressbar=False)
+    return question(group, *columns)
+
+
+def _answer_each(
+    models: Sequence[Predictive],
+    obs: slice,
+    *columns: Array,
+    names: Sequence[str],
+    pools: Sequence[Pool],
+    loo: bool,
+    question: Callable[..., Array],
+) -> Array:
+    named = dict(zip(names, models, strict=True))
+    laid = lay_nodes(named, loo=loo, pools=pools, slices=[obs], of_all=False, progressbar=False)
+    groups = [PooledDistribution(named, pool, loo, laid) for pool in pools]
+    return np.stack([question(group, *columns) for group in groups])

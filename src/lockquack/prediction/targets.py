@@ -1,0 +1,78 @@
+"""The pool of models at one observation, as the samplers need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from lockquack.errors import UnsupportedError
+from lockquack.jets import Array, stack_jets
+from lockquack.models.model import Predictive
+from lockquack.operators import Linear, Operator
+from lockquack.prediction.members import Member
+from lockquack.prediction.pooled import PooledDistribution
+from lockquack.sampling.samplers import Target
+
+
+class ModelTarget(Target):
+    """A pool of models at one observation."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Predictive],
+        operator: Operator,
+        x: Array,
+        observation: int,
+        *,
+        loo: bool,
+    ) -> None:
+        self.models, self.operator, self.x, self.loo = models, operator, x, loo
+        self.obs = slice(observation, observation + 1)
+        self.members = [Member.of(model, self.obs, loo) for model in models.values()]
+        K = len(self.members)
+        self.d = self.members[0].model.observations.d
+        self.weights = np.abs(operator.weights(x, K))
+        self.envelope = operator.mixture_above(x, K)
+        self.narrow = operator.vanishes_with_any
+        self.is_mixture = operator.normalised
+
+    def log_components(self, y: Array) -> Array:
+        """Log densities of the models at points (n, d) → (K, n)."""
+        row = np.zeros(1, dtype=np.intp)
+        return np.stack([member.logpdf_at(y[:, None], row)[:, 0] for member in self.members])
+
+    def pool(self, log_components: Array) -> Array:
+        """Log density of the pool, not normalised, from those of its members."""
+        with np.errstate(invalid="ignore"):
+            return self.operator.pool_density(log_components, self.x)
+
+    def with_gradient(self, y: Array) -> tuple[Array, Array]:
+        """Log density of the pool at points (n, d), and its gradient."""
+        jets = stack_jets([member.jet_at(y, 0) for member in self.members])
+        pooled = self.operator.pool(jets, self.x)
+        return pooled.logp, pooled.grad
+
+    def draw_component(self, k: int, n: int, rng: np.random.Generator) -> Array:
+        """Draw from a model, (n, d); of a scalar outcome by inversion where it has no generator."""
+        member = self.members[k]
+        if member.model.can_draw:
+            return member.draw(n, 0, rng)
+        if self.d > 1:
+            raise UnsupportedError(
+                f"Model {list(self.models)[k]!r} ({member.model.likelihood.description}) has "
+                f"outcomes of {self.d} components and no generator of random outcomes, so its "
+                "combinations cannot be sampled. Make it with from_family, or give from_jax "
+                "sample=."
+            )
+        return self._inverse[k].sample(n, rng)
+
+    @cached_property
+    def _inverse(self) -> list[PooledDistribution]:
+        return [
+            PooledDistribution.of(
+                {name: model}, Linear(), np.ones(1), loo=self.loo, slices=[self.obs]
+            )
+            for name, model in self.models.items()
+        ]

@@ -1,0 +1,1 @@
+"""Distributions of one number, on arrays: quadrature, distribution functions, quantiles."""

@@ -1,0 +1,318 @@
+r"""Distribution functions of many densities on the line, from the panels of their quadrature.
+
+On each panel the integrand is a polynomial of degree 14 through its values at the Kronrod nodes,
+and the distribution function is the integral of that polynomial. Panels on which it is not
+accurate are halved; there the logarithm of the integrand, often nearly a parabola, is
+interpolated where that is good enough, and the models are evaluated where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.polynomial import legendre
+
+from lockquack.jets import Array
+from lockquack.quadrature.grid import (
+    KRONROD,
+    LEGENDRE,
+    NODES,
+    Components,
+    Grid,
+    Line,
+    Pool,
+    Rows,
+)
+
+#: Error of a polynomial through the density on a panel, relative to the whole integral.
+_ACCURATE = 1e-11
+#: The same of a polynomial through its logarithm.
+_LOG_ACCURATE = 1e-10
+#: From Legendre coefficients of a density to those of its integral from −1.
+_INTEGRAL = np.stack([legendre.legint(unit, lbnd=-1) for unit in np.eye(NODES.size)], axis=1)
+#: From values on a panel to values on its left and right half.
+_HALVES = [legendre.legvander((NODES + side) / 2, NODES.size - 1) @ LEGENDRE for side in (-1, 1)]
+_MAX_HALVINGS = 6
+_NEWTON_STEPS, _SHORT = 60, 1e-8
+#: Places on a panel between which its distribution function is nearly straight.
+_TABLE = np.linspace(-1.0, 1.0, 9)
+#: Points at which polynomials are evaluated at once.
+_POINTS_AT_ONCE = 2**13
+#: Length, in t, from which a panel at the end of a tail is a power of the distance.
+_SHORT_TAIL = 1e-6
+_INSIDE = 1.0 - 1e-10
+#: Points of a panel among which the highest is looked for, and how often.
+_ZOOM, _ZOOMS = np.linspace(-1.0, 1.0, 65), 5
+#: Panels whose highest log density is that much below the best may still have the mode.
+_NEARLY = 0.1
+#: Height of dF/du below which a polynomial is mostly its error. An edge, where dy/du vanishes,
+#: would make a peak of that.
+_KNOWN_HEIGHT = 1e3 * _ACCURATE
+
+
+@dataclass(frozen=True)
+class ContinuousRows:
+    """One distribution on the line for each row, normalised."""
+
+    line: Line
+    row: Rows  # (panel,), sorted
+    start: Array  # (panel,), in t, sorted within a row
+    stop: Array
+    coefficients: Array  # (15, panel): Legendre coefficients of dF/du, u from −1 to 1
+    log_norm: Array  # (row,)
+    relative_error: Array  # (row,)
+
+    @classmethod
+    def of(cls, grid: Grid, pool: Pool, components: Callable[[], Components]) -> ContinuousRows:
+        """Take a pool of what is known on a grid; evaluate more where that is not enough."""
+        integral = grid.integrate(pool)
+        log_norm = integral.log_value[0]
+        for _ in range(_MAX_HALVINGS):
+            logs = _normalised_logs(grid, pool, log_norm)
+            rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
+            rough &= grid.panels.stop - grid.panels.start > 1e-10
+            if not rough.any():
+                break
+            grid = grid.halved(components(), rough)
+        panels = grid.panels
+        row, start, stop, logs = _halve(
+            panels.row, panels.start, panels.stop, _normalised_logs(grid, pool, log_norm)
+        )
+        order = np.lexsort((start, row))
+        coefficients = LEGENDRE @ np.exp(logs[:, order])
+        # What the finer panels add up to differs from one by rounding, which upper tails notice.
+        total = np.bincount(row[order], weights=2.0 * coefficients[0], minlength=log_norm.size)
+        return cls(
+            grid.line,
+            row[order],
+            start[order],
+            stop[order],
+            coefficients / total[row[order]],
+            log_norm,
+            integral.relative_error[0],
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.log_norm.size
+
+    @cached_property
+    def mass(self) -> Array:
+        """Probability of each panel."""
+        return 2.0 * self.coefficients[0]
+
+    @cached_property
+    def _below(self) -> Array:
+        """Probability of the row's panels before each panel."""
+        total = np.concatenate([[0.0], np.cumsum(self.mass)])
+        return total[:-1] - total[self._first[self.row]]
+
+    @cached_property
+    def _first(self) -> Rows:
+        """Where each row's panels begin, and where the last one's end."""
+        return np.searchsorted(self.row, np.arange(self.n_rows + 1))
+
+    def cdf(self, y: Array) -> Array:
+        """Probability of at most y, (point, row) → (point, row)."""
+        return self._by_points(y, self._cdf)
+
+    def quantile(self, p: Array) -> Array:
+        """Outcome below which there is probability p, (point, row) → (point, row)."""
+        return self._by_points(p, self._quantile)
+
+    def moments(self, slopes: Array | None = None) -> tuple[Array, Array]:
+        """Mean and variance of each row; whether they exist is another matter.
+
+        Where the slopes (side, row) of the log density in the log distance are given, panels at
+        the far end of a tail, which have a pole there, are integrated as that power.
+        """
+        y, weight = self._weighted_nodes()
+        middle = self.quantile(np.full((1, self.n_rows), 0.5))[0]
+        tails = [] if slopes is None else [self._tail(side, slopes[side]) for side in (0, 1)]
+        for panel, *_ in tails:
+            weight[:, panel] = 0.0
+        offset = np.where(weight == 0, 0.0, y - middle[self.row])
+        shift = self._sum_rows((weight * offset).sum(axis=0))
+        for panel, start, slope in tails:
+            row = self.row[panel]
+            share = self.mass[panel] * (slope + 1) / (slope + 2)
+            shift += np.bincount(row, share * (start - middle[row]), minlength=self.n_rows)
+        offset = np.where(weight == 0, 0.0, offset - shift[self.row])
+        var = self._sum_rows((weight * np.square(offset)).sum(axis=0))
+        for panel, start, slope in tails:
+            row = self.row[panel]
+            share = self.mass[panel] * (slope + 1) / (slope + 3)
+            square = np.square(start - middle[row] - shift[row])
+            var += np.bincount(row, share * square, minlength=self.n_rows)
+        return middle + shift, var
+
+    def _tail(self, side: int, slopes: Array) -> tuple[Rows, Array, Array]:
+        """Short panels at the infinite end of a tail, where they begin, and the slopes there."""
+        last = self.line.breaks.shape[1] - 1
+        outermost = (self.start == -1.0) if side == 0 else (self.stop == last + 1.0)
+        slope = slopes[self.row]
+        # Slopes at which a moment does not exist are the caller's business.
+        known = np.isfinite(slope) & (np.abs(slope + 2) > 1e-6) & (np.abs(slope + 3) > 1e-6)
+        panel = np.flatnonzero(outermost & known & (self.stop - self.start < _SHORT_TAIL))
+        inner = (self.stop if side == 0 else self.start)[panel]
+        start, _ = self.line.place(inner[None], self.row[panel])
+        return panel, start[0], slope[panel]
+
+    def mode(self) -> Array:
+        """Outcome of the highest density, (row,)."""
+        panel = np.arange(self.row.size)
+        low, high = -np.ones(panel.size), np.ones(panel.size)
+        for _ in range(_ZOOMS):
+            u = (low + high) / 2 + (high - low) / 2 * _ZOOM[:, None]
+            y, log_density = self._log_density(u, panel)
+            at = log_density.argmax(axis=0), np.arange(panel.size)
+            place, top = y[at], log_density[at]
+            highest = np.full(self.n_rows, -np.inf)
+            np.maximum.at(highest, self.row[panel], top)
+            # A mode at the end of a panel is nearly as high in the next.
+            near = top >= highest[self.row[panel]] - _NEARLY
+            step = (high - low) / (_ZOOM.size - 1)
+            low = np.maximum(u[at] - step, -1.0)[near]
+            high = np.minimum(u[at] + step, 1.0)[near]
+            panel, place, top = panel[near], place[near], top[near]
+        best = np.empty(self.n_rows)
+        order = np.argsort(top)  # what is assigned last stays
+        best[self.row[panel[order]]] = place[order]
+        return best
+
+    def _weighted_nodes(self) -> tuple[Array, Array]:
+        """Outcomes at the nodes and the probability that they stand for, (15, panel)."""
+        half = (self.stop - self.start) / 2
+        y, _ = self.line.place(self.start + half + half * NODES[:, None], self.row)
+        weight = KRONROD[:, None] * (_VANDER @ self.coefficients)
+        return y, weight
+
+    def _log_density(self, u: Array, panel: Rows) -> tuple[Array, Array]:
+        """Outcomes at places u (point, panel) of some panels, and their log densities."""
+        half = (self.stop[panel] - self.start[panel]) / 2
+        u = np.clip(u, -_INSIDE, _INSIDE)  # at its ends a panel has its neighbour's slope
+        y, log_slope = self.line.place(self.start[panel] + half * (1 + u), self.row[panel])
+        height = legendre.legval(u, self.coefficients[:, panel], tensor=False)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(height) - log_slope - np.log(half)
+        known = (height > _KNOWN_HEIGHT) & np.isfinite(y) & np.isfinite(log_slope)
+        return y, np.where(known, logs, -np.inf)
+
+    def _sum_rows(self, values: Array) -> Array:
+        total = np.bincount(self.row, weights=values, minlength=self.n_rows)
+        return np.asarray(total, dtype=np.float64)
+
+    def _by_points(self, values: Array, function: Callable[[Array, Rows], Array]) -> Array:
+        """Apply a function of (value, row) to a table (point, row), a part at a time."""
+        flat = np.broadcast_to(values, (len(values), self.n_rows)).ravel()
+        row = np.tile(np.arange(self.n_rows), len(values))
+        result = np.empty(flat.size)
+        for begin in range(0, flat.size, _POINTS_AT_ONCE):
+            some = slice(begin, begin + _POINTS_AT_ONCE)
+            result[some] = function(flat[some], row[some])
+        return result.reshape(-1, self.n_rows)
+
+    def _panel(self, keys: Array, value: Array, row: Rows, span: float) -> Rows:
+        """Find the row's panel in which a value lies; keys increase within a row."""
+        place = np.searchsorted(self.row * span + keys, row * span + value, side="right") - 1
+        return np.clip(place, self._first[row], self._first[row + 1] - 1)
+
+    def _cdf(self, y: Array, row: Rows) -> Array:
+        t = self.line.locate(y, row)
+        panel = self._panel(self.start, t, row, self.line.breaks.shape[1] + 2.0)
+        start, stop = self.start[panel], self.stop[panel]
+        u = np.clip(2.0 * (t - start) / (stop - start) - 1.0, -1.0, 1.0)
+        inside = legendre.legval(u, self._integral[:, panel], tensor=False)
+        return np.where(np.isnan(y), np.nan, np.clip(self._below[panel] + inside, 0.0, 1.0))
+
+    @cached_property
+    def _integral(self) -> Array:
+        return _INTEGRAL @ self.coefficients
+
+    def _quantile(self, p: Array, row: Rows) -> Array:
+        panel = self._panel(self._below, p, row, 2.0)
+        target = np.clip(p - self._below[panel], 0.0, self.mass[panel])
+        u = self._solve(target, panel)
+        half = (self.stop[panel] - self.start[panel]) / 2
+        y, _ = self.line.place((self.start[panel] + half * (1 + u))[None], row)
+        y = np.where(p <= 0, self.line.support[0], np.where(p >= 1, self.line.support[1], y[0]))
+        return np.where((p >= 0) & (p <= 1), y, np.nan)
+
+    def _solve(self, target: Array, panel: Rows) -> Array:
+        """Find where the integrals over some panels reach a target.
+
+        Newton's method on the panels' polynomials, kept within what is known to enclose the
+        solution, from where a table of each panel says it is.
+        """
+        table = self._table[:, panel]
+        step = np.clip((table <= target).sum(axis=0) - 1, 0, _TABLE.size - 2)
+        at = np.arange(target.size)
+        low, high = _TABLE[step], _TABLE[step + 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (target - table[step, at]) / (table[step + 1, at] - table[step, at])
+            u = low + np.clip(np.nan_to_num(share, nan=0.5), 0.0, 1.0) * (high - low)
+            left = at
+            for _ in range(_NEWTON_STEPS):
+                here = u[left]
+                excess = legendre.legval(here, self._integral[:, panel[left]], tensor=False)
+                excess -= target[left]
+                low[left] = np.where(excess <= 0, here, low[left])
+                high[left] = np.where(excess >= 0, here, high[left])
+                slope = legendre.legval(here, self.coefficients[:, panel[left]], tensor=False)
+                new = here - excess / slope
+                newton = (new > low[left]) & (new < high[left])
+                new = np.where(newton, new, (low[left] + high[left]) / 2)
+                u[left] = np.where(excess == 0, here, new)
+                # A step of Newton's that short leaves an error of its square.
+                done = (newton & (np.abs(new - here) < _SHORT)) | (excess == 0)
+                left = left[~done & (high[left] - low[left] > 1e-15)]
+                if not left.size:
+                    break
+        return u
+
+    @cached_property
+    def _table(self) -> Array:
+        """Integrals from the left end of each panel to some places, (place, panel)."""
+        return legendre.legvander(_TABLE, NODES.size) @ self._integral
+
+
+_VANDER = legendre.legvander(NODES, NODES.size - 1)
+
+
+def _normalised_logs(grid: Grid, pool: Pool, log_norm: Array) -> Array:
+    """Log of dF/du at the nodes, (15, panel)."""
+    panels = grid.panels
+    return pool(panels.log_components) + panels.log_measure - log_norm[panels.row]
+
+
+def _value_error(logs: Array) -> Array:
+    """Error of the polynomial through the exponentials, on each panel."""
+    return np.asarray(np.abs(LEGENDRE[12:] @ np.exp(logs)).max(axis=0))
+
+
+def _log_error(logs: Array) -> Array:
+    """Error of the polynomial through the logs, in the density; infinite where these are."""
+    with np.errstate(invalid="ignore"):
+        error = np.abs(LEGENDRE[12:] @ logs).max(axis=0) * np.exp(logs.max(axis=0))
+    return np.where(np.isfinite(error), error, np.inf)
+
+
+def _halve(row: Rows, start: Array, stop: Array, logs: Array) -> tuple[Rows, Array, Array, Array]:
+    """Halve panels, interpolating logs, until polynomials through the exponentials are good."""
+    for _ in range(_MAX_HALVINGS):
+        rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) <= _LOG_ACCURATE)
+        if not rough.any():
+            break
+        middle = (start[rough] + stop[rough]) / 2
+        halves = [matrix @ logs[:, rough] - np.log(2.0) for matrix in _HALVES]
+        row = np.concatenate([row[~rough], row[rough], row[rough]])
+        start, stop = (
+            np.concatenate([start[~rough], start[rough], middle]),
+            np.concatenate([stop[~rough], middle, stop[rough]]),
+        )
+        logs = np.concatenate([logs[:, ~rough], *halves], axis=1)
+    return row, start, stop, logs

@@ -1,0 +1,1 @@
+"""What is remarked on a result."""

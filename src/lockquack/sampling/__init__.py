@@ -1,0 +1,1 @@
+"""Samplers for pools of densities, on arrays."""

@@ -1,0 +1,234 @@
+"""Models in ArviZ's containers, in memory or on disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from lockquack.errors import LockquackError, UnsupportedError
+from lockquack.files.storage import is_combination, open_tree, read_tree
+from lockquack.jets import Array, log_sum_exp
+from lockquack.models.labels import labels_of
+from lockquack.models.model import (
+    CURV_GROUP,
+    EVIDENCE,
+    GRAD_GROUP,
+    GROUPS,
+    LOGP_GROUP,
+    Likelihood,
+    Predictive,
+)
+from lockquack.parallel.cluster import active_client
+from lockquack.sources.arrays import SAMPLE_DIMS, from_arrays
+from lockquack.sources.chunked import chunks_for
+
+#: Where ArviZ keeps outcomes that were drawn with the draws.
+PREDICTIVE_GROUP = "posterior_predictive"
+#: Bytes of draws from which a file is not read into memory.
+_LARGE = 2**28
+
+
+def from_datatree(
+    data: Any, *, var_name: str | None = None, lazy: bool | None = None
+) -> Predictive:
+    """Take a model from an ArviZ DataTree or InferenceData, or from a NetCDF or Zarr file.
+
+    It must hold the groups ``log_likelihood`` and ``observed_data``: enough for the log score,
+    and to stack. For the Hyvärinen score it must also hold ``log_likelihood_grad`` and
+    ``log_likelihood_curv``, the first and second derivatives of the log densities in the
+    outcome. :meth:`Predictive.to_datatree` writes them all. A ``log_marginal_likelihood`` among
+    the ``sample_stats``, as PyMC's sequential Monte Carlo leaves it, is kept: the last value of
+    each chain, averaged over the chains. So are outcomes in ``posterior_predictive``, if there is
+    one for each draw of the log likelihood and each observation: they tell the calibration,
+    quantiles and moments of mixtures, such as those of :func:`lockquack.stack`.
+
+    Draws that are dask arrays, and those of a large file, stay where they are and are read chunk
+    by chunk in a pass, on the cluster of the active dask client if there is one.
+
+    Parameters
+    ----------
+    data
+        The container, or the path of a NetCDF file or Zarr store.
+    var_name
+        The outcome's name; needed if there are several.
+    lazy
+        Whether to leave the draws of a file on disk, which needs dask. By default they are left
+        there if dask is installed and there are more than 256 MiB, or a dask client is active.
+
+    Returns
+    -------
+    Predictive
+        A model for :func:`lockquack.lock` and its relatives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> y = np.array([0.3, 1.2])
+    >>> model = lq.from_family("normal", y=y, mu=np.zeros((4, 100)), sigma=1.0)
+    >>> lq.from_datatree(model.to_datatree())
+    <ArrayPredictive normal; chain: 4, draw: 100, obs_id: 2, components: 1>
+    """
+    if not isinstance(data, str | Path):
+        return _from_tree(_as_tree(data), var_name)
+    try:
+        return _from_tree(_open(Path(data), lazy), var_name)
+    except LockquackError as error:
+        if str(data) in str(error):
+            raise
+        raise type(error)(f"{data}: {error}") from error
+
+
+def _open(path: Path, lazy: bool | None) -> xr.DataTree:
+    """Read a file, or open it and cut its draws into chunks for dask to read."""
+    if lazy is False or (lazy is None and find_spec("dask") is None):
+        return read_tree(path)
+    if find_spec("dask") is None:
+        raise ImportError(f"Leaving {path} on disk needs dask: pip install 'lockquack[dask]'.")
+    tree = open_tree(path)
+    draws = [group for group in GROUPS.values() if group in tree.children]
+    small = sum(tree[group].nbytes for group in draws) <= _LARGE
+    if lazy is None and small and active_client() is None:
+        tree.close()
+        return read_tree(path)
+    chunked = {group: tree[group].to_dataset().map(_in_chunks) for group in draws}
+    others = {name: child.to_dataset() for name, child in tree.children.items()}
+    return xr.DataTree.from_dict({"/": tree.to_dataset(), **others, **chunked})
+
+
+def _in_chunks(array: xr.DataArray) -> xr.DataArray:
+    stored = array.encoding.get("preferred_chunks")
+    return array.chunk(chunks_for(array.sizes, stored, array.dtype.itemsize))
+
+
+def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
+    if is_combination(tree.attrs):
+        raise UnsupportedError("This is a combination, not a model. Read it with lq.load.")
+    for group in (LOGP_GROUP, *_derivative_groups(tree), "observed_data"):
+        if group not in tree.children:
+            raise UnsupportedError(_missing_group(group, list(tree.children)))
+    name = choose_variable(tree, LOGP_GROUP, var_name)
+    logp, y = (_find(tree, group, name) for group in (LOGP_GROUP, "observed_data"))
+    derivatives = [_find(tree, group, name) for group in _derivative_groups(tree)]
+    component_dims = [dim for dim in y.dims if dim not in logp.dims]
+    if len(component_dims) > 1:
+        raise UnsupportedError(
+            f"The outcome {name!r} has the dimensions {y.dims}, its log likelihood {logp.dims}: "
+            "more than one dimension of an outcome is not supported."
+        )
+    grad, curv = derivatives or (None, None)
+    model = from_arrays(
+        logp=logp,
+        y=y,
+        grad=grad,
+        curv=curv,
+        component_dim=component_dims[0] if component_dims else None,
+    )
+    return replace(
+        model,
+        likelihood=Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"),
+        log_marginal_likelihood=_log_marginal_likelihood(tree),
+        stored_outcomes=_stored_outcomes(tree, name, model),
+    )
+
+
+def _derivative_groups(tree: xr.DataTree) -> tuple[str, ...]:
+    """Both groups of derivatives if there is one of them, else none."""
+    groups = (GRAD_GROUP, CURV_GROUP)
+    return groups if any(group in tree.children for group in groups) else ()
+
+
+def _log_marginal_likelihood(tree: xr.DataTree) -> float | None:
+    """Average the chains' estimates, the last number of each; None where there are none."""
+    if "sample_stats" not in tree.children or EVIDENCE not in tree["sample_stats"].data_vars:
+        return None
+    given = tree["sample_stats"].to_dataset()[EVIDENCE]
+    values = given.transpose("chain", ...).values if "chain" in given.dims else given.values[None]
+    # PyMC leaves chains of different lengths as a list each, along whichever dimension.
+    ragged = values.dtype == object and any(np.ndim(each) for each in values.flat)
+    chains = values.flat if ragged else values.reshape(len(values), -1)
+    last = [numbers[-1] for numbers in map(_finite, chains) if numbers.size]
+    return float(log_sum_exp(np.array(last)) - np.log(len(last))) if last else None
+
+
+def _stored_outcomes(tree: xr.DataTree, name: str, model: Predictive) -> xr.DataArray | None:
+    """Find the outcomes that were drawn with the draws; None if there is not one for each."""
+    if PREDICTIVE_GROUP not in tree.children or name not in tree[PREDICTIVE_GROUP].data_vars:
+        return None
+    drawn = tree[PREDICTIVE_GROUP].to_dataset()[name]
+    if not set(SAMPLE_DIMS) <= set(drawn.dims):
+        return None
+    drawn = drawn.transpose(*SAMPLE_DIMS, ...)
+    outcomes = model.observations.to_dataarray()
+    if set(drawn.dims[2:]) != set(outcomes.dims) and drawn.shape[2:] == outcomes.shape:
+        # PyMC numbers dimensions without a name anew.
+        drawn = drawn.rename(dict(zip(drawn.dims[2:], outcomes.dims, strict=True)))
+    sizes = {"chain": model.n_chains, "draw": model.n_draws, **outcomes.sizes}
+    if dict(drawn.sizes) != sizes:
+        return None
+    expected = labels_of(outcomes)
+    if any(
+        not np.array_equal(own, expected.get(dim, own)) for dim, own in labels_of(drawn).items()
+    ):
+        return None
+    return drawn.transpose(*sizes)
+
+
+def _finite(series: Any) -> Array:
+    numbers = np.asarray(series, dtype=np.float64).ravel()
+    return numbers[np.isfinite(numbers)]
+
+
+def _find(tree: xr.DataTree, group: str, name: str) -> xr.DataArray:
+    dataset = tree[group].to_dataset()
+    if name not in dataset:
+        present = ", ".join(map(str, dataset.data_vars)) or "nothing"
+        raise UnsupportedError(
+            f"The group {group!r} does not hold the outcome {name!r}, of which there are log "
+            f"densities; it holds {present}. Give all groups the same variable names."
+        )
+    return dataset[name]
+
+
+def _as_tree(data: Any) -> xr.DataTree:
+    if isinstance(data, xr.DataTree):
+        return data
+    from arviz_base import convert_to_datatree
+
+    try:
+        return convert_to_datatree(data)
+    except (TypeError, ValueError) as error:
+        raise LockquackError(
+            f"Cannot read a model from a {type(data).__name__}; give a DataTree, an "
+            f"InferenceData, or the path of a NetCDF file or Zarr store. ({error})"
+        ) from error
+
+
+def choose_variable(tree: xr.DataTree, group: str, var_name: str | None) -> str:
+    """Find the outcome among the variables of a group: the named one, or the only one."""
+    names = [str(name) for name in tree[group].data_vars]
+    if not names:
+        raise UnsupportedError(f"The group {group!r} is empty; it must hold the outcome.")
+    if var_name is None and len(names) == 1:
+        return names[0]
+    if var_name not in names:
+        listed = ", ".join(names)
+        got = "" if var_name is None else f", not {var_name!r}"
+        raise UnsupportedError(f"Say which outcome by var_name=: one of {listed}{got}.")
+    return var_name
+
+
+def _missing_group(group: str, present: list[str]) -> str:
+    message = f"There is no group {group!r}; there are {', '.join(present) or 'none'}."
+    if group in (GRAD_GROUP, CURV_GROUP):
+        message += (
+            " The Hyvärinen score needs the first and the second derivatives of the log "
+            "likelihood in the outcome. Add the missing group, or leave out both and use the log "
+            "score."
+        )
+    return message

@@ -1,0 +1,487 @@
+"""Models given as a likelihood's name and draws of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
+from lockquack.families import Family, Mixture, get_family
+from lockquack.jets import Array, Jet
+from lockquack.models.model import Likelihood, Predictive, Selection
+from lockquack.models.observations import Observations, as_observations, require_inside
+from lockquack.sources.arrays import require_whole
+from lockquack.sources.new_data import move_parameters, rows_of_parameter
+from lockquack.sources.parameters import ArrayParameter, LazyRange, Parameter
+from lockquack.sources.reading import as_parameter, require_domain, user_name
+from lockquack.transforms import Transform, get_transform
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FamilyPredictive(Predictive):
+    """Draws of a family's parameters; densities and derivatives are computed as they are read."""
+
+    family: Family
+    parameters: Mapping[str, Parameter]
+    transform: Transform | None
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether :meth:`derivatives` works; without, there is the log score only."""
+        return not self.family.discrete
+
+    @property
+    def evaluable(self) -> bool:
+        """Whether :meth:`logp_at` works, so the density is known away from the observed values."""
+        return True
+
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether the density is known to be the same function at all observations."""
+        return all(
+            isinstance(each, ArrayParameter) and each.values.shape[2] == 1
+            for each in self.parameters.values()
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the density integrates to one over the outcomes."""
+        if self.transform is None:
+            return True
+        (low, high), (first, last) = self.family.support, self.transform.image
+        return first <= low and high <= last
+
+    @property
+    def is_thread_safe(self) -> bool:
+        """Whether several threads may read tiles at once."""
+        return True
+
+    def restrict(self, obs: slice) -> Self:
+        """Return the same draws at some of the observations."""
+        return replace(
+            self,
+            observations=Observations.unlabelled(self.observations.values[obs]),
+            parameters={name: each.restrict(obs) for name, each in self.parameters.items()},
+        )
+
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        """Log densities of a tile, shape (draws, obs)."""
+        return np.asarray(self.logp_at(self.observations.values[None, obs], chain, draws, obs)[0])
+
+    def logp_at(self, y: Array, chain: int, draws: slice, obs: Selection) -> Array:
+        """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
+        p = self._parameters(chain, draws, obs)
+        outcome = self._outcome(y[:, None])
+        if self.transform is None:
+            logp = self.family.logp(outcome, p)
+        else:
+            logp = self.transform.logp(
+                outcome,
+                self.family.logp(self.transform.forward(outcome), p),
+                multivariate=self.family.multivariate,
+            )
+        return np.broadcast_to(logp, (len(y), self._count(draws), y.shape[1]))
+
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
+        p = self._parameters(chain, draws, obs)
+        outcome = self._outcome(self.observations.values[None, obs])
+        if self.transform is None:
+            grad, curv = self.family.derivatives(outcome, p)
+        else:
+            inner = self.family.derivatives(self.transform.forward(outcome), p)
+            grad, curv = self.transform.derivatives(outcome, *inner)
+        if not self.family.multivariate:
+            grad, curv = grad[..., None], curv[..., None]
+        shape = (self._count(draws), *self.observations.values[obs].shape)
+        return np.broadcast_to(grad, shape), np.broadcast_to(curv, shape)
+
+    def jets_at(
+        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
+    ) -> Jet:
+        """Log densities and derivatives at other outcomes ``y``, (point, obs, component)."""
+        if not derivatives:
+            logp = self.logp_at(y, chain, draws, obs)
+            nothing = np.empty((*logp.shape, 0))
+            return Jet(logp, nothing, nothing)
+        p = self._parameters(chain, draws, obs)
+        outcome = self._outcome(y[:, None])
+        if self.transform is None:
+            jet = self.family.jet(outcome, p)
+        else:
+            inner = self.family.jet(self.transform.forward(outcome), p)
+            jet = self.transform.jet(outcome, inner, multivariate=self.family.multivariate)
+        shape = (len(y), self._count(draws), y.shape[1])
+        return Jet(
+            np.broadcast_to(jet.logp, shape),
+            np.broadcast_to(jet.grad, (*shape, y.shape[2])),
+            np.broadcast_to(jet.curv, (*shape, y.shape[2])),
+        )
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether :meth:`draw_outcomes` works."""
+        return True
+
+    def draw_outcomes(
+        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+    ) -> Array:
+        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
+        p = self._parameters(chain, draws, obs)
+        size = (draws.size, self.observations.values[obs].shape[0])
+        outcome = self.family.draw(p, rng, size)
+        if self.transform is not None:
+            low, high = self.transform.image
+            outside = (outcome <= low) | (outcome >= high)
+            outcome = self.transform.backward(np.where(outside, np.nan, outcome))
+        return outcome if self.family.multivariate else outcome[..., None]
+
+    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
+        """How many observations data for :meth:`with_data` are of: one number, if it is clear."""
+        own = {name: given for name, given in data.items() if name in self.parameters}
+        found = super().numbers_of_rows({k: v for k, v in data.items() if k not in own})
+        for name, given in own.items():
+            event = self.family.event_shape(name, self.observations.d)
+            found |= rows_of_parameter(given, len(event))
+        return found
+
+    def with_data(self, y: Any, /, **data: Any) -> Predictive:
+        """Return the same posterior's predictions of other outcomes, with other data.
+
+        Parameters
+        ----------
+        y
+            The outcomes there.
+        **data
+            ``x``, the covariates there, for the parameters that are a :func:`linear_predictor`
+            (a dict by parameter where these differ), and ``offset`` if there was one; or
+            parameters by name, as :func:`from_family` takes them. Parameters that are the same
+            at all observations stay as they are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lockquack as lq
+        >>> rng = np.random.default_rng(1)
+        >>> X, beta = rng.normal(size=(50, 3)), rng.normal(size=(4, 500, 3))
+        >>> mu = lq.linear_predictor(X, beta)
+        >>> model = lq.from_family("normal", y=rng.normal(size=50), mu=mu, sigma=1.0)
+        >>> model.with_data(np.zeros(2), x=np.ones((2, 3)))
+        <FamilyPredictive normal; chain: 4, draw: 500, obs_id: 2, components: 1>
+        """
+        observations = _read_outcome(y, self.family, self.observations.component_dim)
+        moved = move_parameters(
+            self.parameters, data, observations, partial(self.family.event_shape, d=observations.d)
+        )
+        for name, parameter in moved.items():
+            positive = name in self.family.positive
+            require_domain(name, parameter, observations, positive=positive)
+        _require_support(observations, self.family, self.transform, self.likelihood.description)
+        n_chains, n_draws = _common_sample_shape(moved)
+        model = replace(
+            self,
+            n_chains=n_chains,
+            n_draws=n_draws,
+            observations=observations,
+            parameters=moved,
+            log_marginal_likelihood=None,
+        )
+        if self.family.discrete:
+            _require_possible(model)
+        return model
+
+    def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
+        """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
+
+        Each component of a mixture may be a mode of its own. In detail, each chain may be one
+        too, and so may the narrowest and the outermost draws of a chain.
+        """
+        modes = []
+        for location, spread in self._draws_of_bulks(obs):  # (chain, draw, obs)
+            flat = (-1, location.shape[2])
+            modes.append(_summary(location.reshape(flat), spread.reshape(flat)))
+            if detailed:
+                for place, width in zip(location, spread, strict=True):
+                    modes.append(_summary(place, width))
+                    for draw in (width.argmin(0), place.argmin(0), place.argmax(0)):
+                        each = draw, np.arange(place.shape[1])
+                        modes.append((place[each], width[each]))
+        points = np.stack([place + multiples[:, None] * width for place, width in modes])
+        points = np.clip(points, *self.family.support)
+        return points if self.transform is None else self.transform.backward(points)
+
+    def _draws_of_bulks(self, obs: slice) -> list[tuple[Array, Array]]:
+        """Locations and spreads of all draws, (chain, draw, obs), for each part of the density."""
+        draws = slice(0, self.n_draws)
+        n = (self.n_draws, self.observations.values[obs].shape[0])
+        chains = [
+            self.family.bulks(self._parameters(chain, draws, obs)) for chain in range(self.n_chains)
+        ]
+        return [
+            (
+                np.stack([np.broadcast_to(location, n) for location, _ in part]),
+                np.stack([np.broadcast_to(spread, n) for _, spread in part]),
+            )
+            for part in zip(*chains, strict=True)
+        ]
+
+    def _parameters(
+        self, chain: int, draws: slice | NDArray[np.intp], obs: Selection
+    ) -> dict[str, Array]:
+        p = {
+            name: given.tile(chain, draws, obs)  # type: ignore[arg-type]  # positions do as well
+            for name, given in self.parameters.items()
+        }
+        self.family.validate(p)
+        return p
+
+    def _outcome(self, y: Array) -> Array:
+        """Drop the component axis, which scalar families do not have."""
+        return y if self.family.multivariate else y[..., 0]
+
+    def _count(self, draws: slice) -> int:
+        return len(range(*draws.indices(self.n_draws)))
+
+
+def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
+    """Middle and width of a mixture of draws, (draw, obs)."""
+    width = np.sqrt(np.square(spread).mean(axis=0) + location.var(axis=0))
+    return location.mean(axis=0), width
+
+
+def from_family(
+    family: str,
+    *,
+    y: Any,
+    transform: str | None = None,
+    component_dim: Hashable | None = None,
+    **parameters: Any,
+) -> Predictive:
+    r"""Take a model from its likelihood's name and draws of the likelihood's parameters.
+
+    The derivatives in y are exact; discrete families have none, and log scores only. Nothing of
+    size draws × observations is stored: densities are computed tile by tile as they are read.
+
+    Parameters
+    ----------
+    family
+        ``normal`` (mu, sigma), ``student_t`` (nu, mu, sigma), ``logistic`` (mu, s),
+        ``lognormal`` (mu, sigma), ``gamma`` (alpha, beta), ``beta`` (alpha, beta),
+        ``skew_normal`` (mu, sigma, alpha), ``gumbel`` (mu, beta), ``exponential`` (lam),
+        ``half_normal`` (sigma), ``weibull`` (alpha, beta), ``inverse_gamma`` (alpha, beta),
+        ``mv_normal`` (mu, cov or chol), ``mv_student_t`` (nu, mu, scale or chol); of whole
+        numbers ``poisson`` (mu), ``negative_binomial`` (mu, alpha; variance mu + mu²/alpha),
+        ``binomial`` (n, p), ``bernoulli`` (p), ``geometric`` (p; from 1),
+        ``zero_inflated_poisson`` (psi, mu), ``zero_inflated_negative_binomial`` (psi, mu, alpha;
+        psi the probability of the counts); or ``mixture`` (weights, components).
+    y
+        The outcomes **on their natural scale**, (obs,) or (obs, component). A DataArray passes
+        on its labels.
+    transform
+        ``"log"``, ``"log10"``, ``"sqrt"``, ``"logit"`` or ``"exp"`` if the family is a model of
+        that function of y. The Jacobian enters the density and both derivatives. Not for
+        discrete families.
+    component_dim
+        Which dimension of a DataArray ``y`` holds the components of a vector outcome.
+    **parameters
+        Each of shape (chain, draw), (chain, draw, obs), or constant: one number, or one per
+        observation. Vector and matrix parameters have their own axes last. DataArrays are read
+        by their dimension names. A regression is best given by :func:`linear_predictor`. For a
+        mixture: ``weights`` of shape (chain, draw, component) and ``components``, a list of
+        ``(family, {parameter: draws})``.
+
+    Returns
+    -------
+    Predictive
+        A model for :func:`lockquack.lock` and its relatives.
+
+    Examples
+    --------
+    A model of y and a model of log y, ready to be combined on the scale of y:
+
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.lognormal(size=30)
+    >>> mu, sigma = rng.normal(1.0, 0.1, size=(4, 250)), rng.gamma(99, 0.01, size=(4, 250))
+    >>> models = {
+    ...     "normal": lq.from_family("normal", y=y, mu=mu, sigma=sigma),
+    ...     "log": lq.from_family("normal", y=y, transform="log", mu=mu - 1.0, sigma=sigma),
+    ... }
+    >>> models["log"]
+    <FamilyPredictive normal of log y; chain: 4, draw: 250, obs_id: 30, components: 1>
+    """
+    likelihood, draws = _flatten(family, parameters)
+    signature = likelihood.signature(draws)
+    observations = _read_outcome(y, likelihood, component_dim)
+    read = {
+        name: as_parameter(
+            name, draws[name], observations, likelihood.event_shape(name, observations.d)
+        )
+        for name in signature
+    }
+    n_chains, n_draws = _common_sample_shape(read)
+    for name, parameter in read.items():
+        require_domain(name, parameter, observations, positive=name in likelihood.positive)
+    change = _read_transform(transform, likelihood)
+    _require_support(observations, likelihood, change, transform)
+    model = FamilyPredictive(
+        observations,
+        n_chains=n_chains,
+        n_draws=n_draws,
+        likelihood=_describe(likelihood, read, change, transform),
+        family=likelihood,
+        parameters=read,
+        transform=change,
+    )
+    if likelihood.discrete:
+        _require_possible(model)
+    return model
+
+
+def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
+    """Resolve a family and, for mixtures, name their components' parameters ``k.name``."""
+    if not isinstance(family, str) or family != Mixture.name:
+        likelihood = get_family(family)
+        likelihood.signature(given)
+        return likelihood, dict(given)
+    components = given.get("components")
+    if not isinstance(components, Sequence) or not all(map(_is_component, components)):
+        raise ParameterError(
+            "A mixture needs components=[(family, {parameter: draws}), ...] and weights= of shape "
+            "(chain, draw, component)."
+        )
+    unknown = given.keys() - {"weights", "components"}
+    if unknown or "weights" not in given:
+        raise ParameterError(
+            f"A mixture takes weights and components; got {', '.join(given)}. The parameters of "
+            "its components go into components=[(family, {parameter: draws}), ...]."
+        )
+    parts = [_flatten_component(k, *component) for k, component in enumerate(components)]
+    flat = {"weights": given["weights"]}
+    for k, (_, parameters) in enumerate(parts):
+        flat |= {f"{k}.{name}": value for name, value in parameters.items()}
+    return Mixture([part for part, _ in parts]), flat
+
+
+def _flatten_component(
+    k: int, family: str, given: Mapping[str, Any]
+) -> tuple[Family, dict[str, Any]]:
+    try:
+        return _flatten(family, given)
+    except LockquackError as error:
+        raise type(error)(f"Component {k}: {error}") from error
+
+
+def _is_component(given: object) -> bool:
+    return (
+        isinstance(given, Sequence)
+        and len(given) == 2
+        and isinstance(given[0], str)
+        and isinstance(given[1], Mapping)
+    )
+
+
+def _read_outcome(y: Any, family: Family, component_dim: Hashable | None) -> Observations:
+    observations = as_observations(y, component_dim)
+    if family.multivariate != (observations.component_dim is not None):
+        wanted = "(obs, component)" if family.multivariate else "(obs,)"
+        raise ShapeError(
+            f"Family {family.name!r} needs y of shape {wanted}; got {observations.sizes} "
+            f"observations of {observations.d} component(s). {_outcome_hint(observations)}"
+        )
+    return observations
+
+
+def _outcome_hint(observations: Observations) -> str:
+    if observations.component_dim is not None:
+        column = "Select its column, y[:, 0]." if observations.d == 1 else ""
+        return column or (
+            "If y is a grid of scalar outcomes, name its dimensions: "
+            'xr.DataArray(y, dims=("school", "year")).'
+        )
+    if len(observations.dims) > 1:
+        return (
+            f"Say which dimension holds the components by component_dim={observations.dims[-1]!r}."
+        )
+    return "Give one column per component."
+
+
+def _read_transform(name: str | None, family: Family) -> Transform | None:
+    if name is None:
+        return None
+    if family.discrete:
+        raise ParameterError(
+            f"Family {family.name!r} is discrete; a model of a function of whole numbers is not "
+            "supported. Leave transform out."
+        )
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"A transform is given by its name, such as 'log'; got a {type(name).__name__}."
+        )
+    return get_transform(name)
+
+
+def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
+    shapes = {
+        name: parameter.sample_shape
+        for name, parameter in parameters.items()
+        if parameter.sample_shape is not None
+    }
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{user_name(name)}: {shape}" for name, shape in shapes.items())
+        raise ParameterError(f"The parameters differ in (chain, draw): {listed}.")
+    chains, draws = next(iter(shapes.values()), (1, 1))
+    if chains == 0 or draws == 0:
+        raise ParameterError(
+            f"Parameter {user_name(next(iter(shapes)))!r} has {chains} chains of {draws} draws; "
+            "at least one draw is needed."
+        )
+    return chains, draws
+
+
+def _require_support(
+    observations: Observations, family: Family, transform: Transform | None, label: str | None
+) -> None:
+    modelled = observations.values
+    if family.discrete:
+        require_whole(f"family {family.name!r}", observations, family.support)
+        return
+    if transform is not None:
+        require_inside(f"transform {label!r}", modelled, transform.domain, observations)
+        modelled = transform.forward(modelled)
+    require_inside(f"family {family.name!r}", modelled, family.support, observations)
+
+
+def _require_possible(model: FamilyPredictive) -> None:
+    """Refuse outcomes of probability 0: more successes than trials. One draw tells."""
+    logp = model.logp(0, slice(0, 1), slice(0, model.n_obs))[0]
+    bad = np.flatnonzero(logp == -np.inf)
+    if bad.size:
+        at = int(bad[0])
+        raise SupportError(
+            f"Family {model.family.name!r} with these parameters gives {bad.size} outcome(s) "
+            f"probability 0, first {model.observations.values[at].tolist()} at "
+            f"{model.observations.describe(at)}."
+        )
+
+
+def _describe(
+    family: Family,
+    parameters: Mapping[str, Parameter],
+    transform: Transform | None,
+    label: str | None,
+) -> Likelihood:
+    ranges = {
+        name: LazyRange(user_name(name), parameter, positive=name in family.positive)
+        for name, parameter in parameters.items()
+    }
+    edges = family.edges(ranges)
+    if transform is None:
+        return Likelihood(family.name, family.discrete, edges)
+    return Likelihood(f"{family.name} of {label} y", edges=transform.edges(edges))

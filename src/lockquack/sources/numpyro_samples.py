@@ -1,0 +1,137 @@
+"""The draws that a NumPyro model is given, and the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from lockquack.errors import LockquackError, ParameterError, ShapeError, UnsupportedError
+from lockquack.jets import Numeric
+from lockquack.sources.evaluable import stored_log_likelihood
+from lockquack.sources.jax import read_draws
+from lockquack.sources.jax_precision import double_precision, own_arrays
+from lockquack.sources.numpyro_sites import Draw, Model, Sites, look
+from lockquack.sources.parameters import samples_first
+
+#: Latent sites → their values in all draws, (chain, draw, ...), or in one.
+Draws = Mapping[str, Numeric]
+
+
+def float64(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy arrays, real ones in double: nothing that a model computes from them is single."""
+    import jax
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, np.ndarray | jax.Array):
+            return value
+        single = value.dtype.kind == "f" and value.dtype.itemsize < 8
+        return value.astype(np.float64) if single else value
+
+    with double_precision():
+        return {name: jax.tree.map(read, own_arrays(value)) for name, value in kwargs.items()}
+
+
+def read_samples(model: Model, samples: Any, kwargs: Mapping[str, Any]) -> tuple[Draws, Sites]:
+    """Return the draws of the latent sites, (chain, draw, ...), and all sites."""
+    given, layouts = _as_dict(samples)
+    problems = []
+    for grouped in layouts:
+        draws = {name: values if grouped else values[None] for name, values in given.items()}
+        try:
+            sites = _first_look(model, draws, kwargs)
+        except Exception as error:
+            problems.append(error)
+            continue
+        return read_draws({name: draws[name] for name in _latents(sites)}), sites
+    problem = next((each for each in problems if isinstance(each, LockquackError)), problems[0])
+    if isinstance(problem, LockquackError):
+        raise problem
+    shapes = ", ".join(f"{name}: {values.shape}" for name, values in given.items())
+    raise LockquackError(
+        f"The model does not run with these draws ({shapes}) and the arguments "
+        f"{list(kwargs) or 'none'}: {problem}. Give all its arguments by model_kwargs=."
+    ) from problem
+
+
+def _first_look(model: Model, draws: Draws, kwargs: Mapping[str, Any]) -> Sites:
+    first = {name: values[0, 0] for name, values in draws.items()}
+    sites = look(model, first, kwargs)
+    if not any(site.observed for site in sites.values()):
+        raise UnsupportedError(
+            "The model has no observed site. Give its outcomes among model_kwargs=, such as "
+            "model_kwargs={'x': x, 'y': y}; a likelihood written with numpyro.factor needs "
+            "lq.from_jax, because it does not say what the outcomes are."
+        )
+    latents = _latents(sites)
+    missing = [f"{name!r}" for name in latents if name not in first]
+    if missing:
+        raise ParameterError(
+            f"The model has the latent site(s) {', '.join(missing)}, of which there are no draws; "
+            f"there are draws of {', '.join(first) or 'nothing'}. Give the model as it was fitted, "
+            "with its handlers. A discrete latent site that was summed out must be written as a "
+            "mixture, MixtureSameFamily."
+        )
+    if not latents:
+        raise ParameterError("The model has no latent sites, so there is nothing to average over.")
+    first = {name: first[name] for name in latents}
+    sites = look(model, first, kwargs)
+    require_fitting(sites, first)
+    return sites
+
+
+def _latents(sites: Sites) -> list[str]:
+    return [name for name, site in sites.items() if not site.observed]
+
+
+def require_fitting(sites: Sites, draw: Draw) -> None:
+    """Refuse draws of another shape than the model's sites have."""
+    for name, value in draw.items():
+        shape = sites[name].shape if name in sites else None
+        if shape is not None and shape != np.shape(value):
+            raise ShapeError(
+                f"A draw of the latent site {name!r} has shape {np.shape(value)}; with these "
+                f"arguments the model needs {shape}. Draws must be (chain, draw, ...) or, without "
+                "chains, (draw, ...), and of new groups there are none."
+            )
+
+
+def _as_dict(samples: Any) -> tuple[dict[str, Numeric], tuple[bool, ...]]:
+    """Return the draws by site, and whether they may be grouped by chain, may be flat."""
+    may_be_flat = isinstance(samples, dict)
+    if hasattr(samples, "get_samples"):
+        samples = samples.get_samples(group_by_chain=True)
+    elif not may_be_flat:
+        samples = _posterior(samples)
+    draws = {str(name): np.asarray(values) for name, values in samples.items()}
+    leading = {values.shape[:2] for values in draws.values()}
+    if len(leading) == 1 and len(next(iter(leading))) == 2:
+        return draws, (True, False) if may_be_flat else (True,)
+    return draws, (False,)
+
+
+def _posterior(samples: Any) -> Mapping[str, Any]:
+    from arviz_base import convert_to_datatree
+
+    if isinstance(samples, xr.Dataset):
+        posterior = samples
+    else:
+        try:
+            posterior = convert_to_datatree(samples)["posterior"].to_dataset()
+        except (KeyError, TypeError, ValueError) as error:
+            raise LockquackError(
+                f"Cannot read draws from a {type(samples).__name__}; give the MCMC object, a dict "
+                f"of draws by site, or an ArviZ container with a posterior. ({error})"
+            ) from error
+    return {str(name): samples_first(str(name), draws) for name, draws in posterior.items()}
+
+
+def read_log_likelihood(samples: Any, site: str) -> Any:
+    """Find the log likelihood that came with the draws in a container, or None."""
+    from arviz_base import convert_to_datatree
+
+    if isinstance(samples, dict | xr.Dataset) or hasattr(samples, "get_samples"):
+        return None
+    return stored_log_likelihood(convert_to_datatree(samples), site)
