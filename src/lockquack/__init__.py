@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lockquack.combination.verbs import select as select
     from lockquack.combination.verbs import stack as stack
     from lockquack.methods.compare import compare as compare
-    from lockquack.models.model import Predictive as Predictive
+    from lockquack.models.model import Model as Model
     from lockquack.operators import Hoelder as Hoelder
     from lockquack.operators import Hybrid as Hybrid
     from lockquack.operators import Linear as Linear
@@ -62,9 +62,9 @@ _HOMES = {
     "Linear": "operators",
     "Locking": "operators",
     "LogScore": "rules",
+    "Model": "models.model",
     "Nested": "operators",
     "PairwiseScore": "rules",
-    "Predictive": "models.model",
     "Selection": "operators",
     "Superposition": "operators",
     "bma": "combination.verbs",

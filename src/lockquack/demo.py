@@ -11,7 +11,7 @@ import numpy as np
 import lockquack as lq
 from lockquack.combination.combination import Combination
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
 
 _COLUMNS = {
     "demographics": ["age", "sex"],
@@ -29,7 +29,7 @@ class Demo:
     log_scores: dict[str, float]  # leave-one-out, of each model and of "[locking]"
 
 
-def diabetes_models(random_seed: int = 0) -> dict[str, Predictive]:
+def diabetes_models(random_seed: int = 0) -> dict[str, Model]:
     """Fit three linear regressions of disease progression in 442 people.
 
     The priors are flat in the coefficients and in log σ, so the posteriors are known and the

@@ -1,4 +1,4 @@
-"""Reading numbers from whatever users hand in, and holding many that are the same."""
+"""Reading numbers from whatever users hand in, holding equal ones once, cutting ranges."""
 
 from __future__ import annotations
 
@@ -116,14 +116,28 @@ def as_generator(random_seed: Any) -> np.random.Generator:
         ) from reason
 
 
-def held_once(values: Array) -> Array:
+def broadcast_if_constant(values: Array) -> Array:
     """Return an array whose numbers are all the same as a view of one of them.
 
     Examples
     --------
-    >>> held_once(np.full(1000, np.nan)).strides, held_once(np.arange(3.0)).strides
-    ((0,), (8,))
+    >>> broadcast_if_constant(np.full(1000, np.nan)).strides
+    (0,)
+    >>> broadcast_if_constant(np.arange(3.0)).strides
+    (8,)
     """
     first = values.flat[0] if values.size else np.nan
     same = np.isnan(values) if np.isnan(first) else values == first
     return np.broadcast_to(first, values.shape) if same.all() else values
+
+
+def cut(whole: slice, length: int) -> list[slice]:
+    """Cut a range of consecutive positions into slices of at most that length.
+
+    Examples
+    --------
+    >>> cut(slice(5, 10), 3)
+    [slice(5, 8, None), slice(8, 10, None)]
+    """
+    starts = range(whole.start, whole.stop, length)
+    return [slice(start, min(start + length, whole.stop)) for start in starts]

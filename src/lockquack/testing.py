@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
 from lockquack.sources.family import from_family
 from lockquack.sources.parameters import linear_predictor
 
 
-def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Predictive]:
+def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Model]:
     """Make two regressions of the same outcomes, each with one of two covariates.
 
     Their posteriors are known (normal likelihood, σ = 1, flat prior), so the draws are exact and
@@ -24,7 +24,7 @@ def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Predictive]:
 
     Returns
     -------
-    dict of str to Predictive
+    dict of str to Model
         Models ``"first"`` and ``"second"``, with 4 chains of 250 draws.
 
     Examples

@@ -10,7 +10,8 @@ import numpy as np
 from lockquack.checks.findings import Check, Comparison, Quantity, Where
 from lockquack.errors import ObservationMismatchError, ParameterError, UnsupportedError
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
+from lockquack.models.source import Source
 from lockquack.numeric import as_generator
 
 #: Draws and observations that are looked at, and the largest error that passes.
@@ -29,9 +30,9 @@ _AT_ONCE = 1024
 
 
 def check(
-    source: Predictive,
+    model: Model,
     *,
-    against: Predictive | None = None,
+    against: Model | None = None,
     thorough: bool = False,
     random_seed: int | np.random.Generator | None = 0,
 ) -> Check:
@@ -51,7 +52,7 @@ def check(
 
     Parameters
     ----------
-    source
+    model
         The model.
     against
         Another source of the same model and the same draws whose density can be evaluated, for
@@ -94,7 +95,7 @@ def check(
     at observation 1 the first derivative of the log density in y is -1.2 by finite differences,
     but the model gives 1.2 (chain ...)
     """
-    density = _density_of(source, against)
+    source, density = _to_compare(model, against)
     rng = as_generator(random_seed)
     places = _Places.choose(source, thorough=thorough, rng=rng)
     tolerance = _TIGHT if thorough else _LOOSE
@@ -103,7 +104,7 @@ def check(
     given = places.read(source)
     unit = _steepness(*given, source.observations.values)
     rows += _compare_derivatives(density, places, y, given, unit, tolerance, "observed")
-    if thorough and source.evaluable:
+    if thorough and source.can.evaluate:
         beside = _beside(source, places, y, unit, rng)
         rows += _compare_derivatives(
             density, places, beside, places.evaluate(source, beside), unit, tolerance, "elsewhere"
@@ -111,24 +112,26 @@ def check(
     return Check(source.likelihood.description, tuple(rows))
 
 
-def _density_of(source: Predictive, against: Predictive | None) -> Predictive:
-    """Find the log density that the derivatives are compared with."""
-    for what, given in (("the model", source), ("against=", against or source)):
-        if not isinstance(given, Predictive):
+def _to_compare(model: Model, other: Model | None) -> tuple[Source, Source]:
+    """Find the derivatives, and the log density that they are compared with."""
+    for what, given in (("the model", model), ("against=", model if other is None else other)):
+        if not isinstance(given, Model):
             raise ParameterError(
                 f"{what} must be one model, as from_family, from_arrays or an adapter makes it; "
                 f"got {type(given).__name__}."
             )
+    source = model.source
     source.require_derivatives()
-    if against is None:
-        if not source.evaluable:
+    if other is None:
+        if not source.can.evaluate:
             raise UnsupportedError(
                 f"{source.likelihood.description} holds values at the observed outcomes only, so "
                 "its derivatives cannot be checked by themselves. Give against= the same draws as "
                 "a model that can be evaluated, by from_family or a PPL adapter."
             )
-        return source
-    if not against.evaluable:
+        return source, source
+    against = other.source
+    if not against.can.evaluate:
         raise UnsupportedError(
             f"against= must be a model whose density can be evaluated; "
             f"{against.likelihood.description} holds values at the observed outcomes only."
@@ -146,7 +149,7 @@ def _density_of(source: Predictive, against: Predictive | None) -> Predictive:
             )
     if not np.allclose(source.observations.values, against.observations.values, rtol=1e-6):
         raise ObservationMismatchError("The model and against= have different outcomes.")
-    return against
+    return source, against
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,10 @@ class _Places:
 
     draws: tuple[tuple[int, int], ...]  # chain, draw
     obs: np.ndarray[tuple[int], np.dtype[np.intp]]
-    model: Predictive  # whose they are
+    model: Source  # whose they are
 
     @classmethod
-    def choose(cls, model: Predictive, *, thorough: bool, rng: np.random.Generator) -> _Places:
+    def choose(cls, model: Source, *, thorough: bool, rng: np.random.Generator) -> _Places:
         n_draws = min(model.n_samples, _MANY_DRAWS if thorough else _FEW_DRAWS)
         chosen = np.sort(rng.choice(model.n_samples, size=n_draws, replace=False))
         n_obs = model.n_obs if thorough else _FEW_OBSERVATIONS
@@ -179,7 +182,7 @@ class _Places:
         for start in range(0, self.obs.size, _AT_ONCE):
             yield slice(start, start + _AT_ONCE)
 
-    def logp(self, model: Predictive) -> Array:
+    def logp(self, model: Source) -> Array:
         """Read log densities at the observed outcomes, (draw, obs)."""
         return np.stack(
             [
@@ -190,7 +193,7 @@ class _Places:
             ]
         )
 
-    def stored(self, model: Predictive) -> Array | None:
+    def stored(self, model: Source) -> Array | None:
         """Read log likelihoods that came with the draws, (draw, obs)."""
         rows = []
         for chain, draw in self.draws:
@@ -200,7 +203,7 @@ class _Places:
             rows.append(row[0, self.obs])
         return np.stack(rows)
 
-    def read(self, model: Predictive) -> tuple[Array, Array]:
+    def read(self, model: Source) -> tuple[Array, Array]:
         """Read derivatives at the observed outcomes, each (draw, obs, d)."""
         rows = []
         for chain, draw in self.draws:
@@ -209,7 +212,7 @@ class _Places:
         grad, curv = (np.stack(part) for part in zip(*rows, strict=True))
         return grad, curv
 
-    def evaluate(self, model: Predictive, y: Array) -> tuple[Array, Array]:
+    def evaluate(self, model: Source, y: Array) -> tuple[Array, Array]:
         """Evaluate derivatives at other outcomes, each (draw, obs, d)."""
         rows = []
         for chain, draw in self.draws:
@@ -228,7 +231,7 @@ class _Places:
         grad, curv = (np.stack(part) for part in zip(*rows, strict=True))
         return grad, curv
 
-    def logp_at(self, model: Predictive, y: Array, draw: int) -> Array:
+    def logp_at(self, model: Source, y: Array, draw: int) -> Array:
         """Evaluate log densities of one of the draws at outcomes (point, obs, d), (point, obs)."""
         chain, at = self.draws[draw]
         parts = [
@@ -266,7 +269,7 @@ class _Places:
 
 
 def _compare_densities(
-    source: Predictive, density: Predictive, places: _Places, tolerance: float
+    source: Source, density: Source, places: _Places, tolerance: float
 ) -> Iterator[Comparison]:
     """Compare log densities at the observed outcomes with those evaluated, and those stored."""
     got = places.logp(source)
@@ -299,7 +302,7 @@ def _steepness(grad: Array, curv: Array, y: Array) -> Array:
 
 
 def _beside(
-    source: Predictive, places: _Places, y: Array, unit: Array, rng: np.random.Generator
+    source: Source, places: _Places, y: Array, unit: Array, rng: np.random.Generator
 ) -> Array:
     """Choose outcomes up to two units from the observed ones, where all draws deem them possible.
 
@@ -314,7 +317,7 @@ def _beside(
 
 
 def _compare_derivatives(
-    density: Predictive,
+    density: Source,
     places: _Places,
     y: Array,
     given: Sequence[Array],
@@ -355,7 +358,7 @@ def _compare_derivatives(
 
 
 def _differences(
-    density: Predictive, places: _Places, y: Array, unit: Array, length: float, draw: int
+    density: Source, places: _Places, y: Array, unit: Array, length: float, draw: int
 ) -> tuple[Array, Array, Array, Array]:
     """Return first and second differences of one draw, steps, and rounding errors; all (obs, d)."""
     slope, bend, steps, rounding = (np.full(y.shape, np.nan) for _ in range(4))

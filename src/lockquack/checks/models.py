@@ -19,12 +19,13 @@ from lockquack.errors import (
 )
 from lockquack.jets import Array
 from lockquack.models.labels import require_same_labels
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model, sources_of
+from lockquack.models.source import Source
 from lockquack.remarks.notes import Note
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
 
-Models = Mapping[str, Predictive]
+Sources = Mapping[str, Source]
 
 
 @contextmanager
@@ -36,25 +37,26 @@ def naming(model: str) -> Iterator[None]:
         raise type(error)(f"Model {model!r}: {error}") from error
 
 
-def check_models(models: Models, rule: Rule) -> list[Note]:
+def check_models(models: Mapping[str, Model], rule: Rule) -> list[Note]:
     """Refuse models that cannot be combined by this rule; note what is merely unusual."""
     require_models(models)
+    sources = sources_of(models)
     if rule.needs_derivatives:
-        for name, model in models.items():
+        for name, source in sources.items():
             with naming(name):
-                _require_smooth(model)
-                model.require_derivatives()
-    require_same_observations(models)
+                _require_smooth(source)
+                source.require_derivatives()
+    require_same_observations(sources)
     if rule.needs_derivatives:
-        for name, model in models.items():
+        for name, source in sources.items():
             with naming(name):
-                _require_borne_edges(model, rule)
-                if model.evaluable:
-                    check(model).require()
-    return [*_supports(models), *_chains(models)]
+                _require_borne_edges(source, rule)
+                if source.can.evaluate:
+                    check(models[name]).require()
+    return [*_supports(sources), *_chains(sources)]
 
 
-def require_models(models: Models) -> None:
+def require_models(models: Mapping[str, Model]) -> None:
     """Refuse what is not a dict of name → model."""
     if not isinstance(models, Mapping):
         raise LockquackError(
@@ -68,14 +70,14 @@ def require_models(models: Models) -> None:
             raise LockquackError(
                 f"Model names must be strings, not empty and not beginning with '['; got {name!r}."
             )
-        if not isinstance(model, Predictive):
+        if not isinstance(model, Model):
             raise LockquackError(
                 f"Model {name!r} is a {type(model).__name__}. Make it a model first, with "
                 "from_arrays, from_family or from_datatree."
             )
 
 
-def require_same_observations(models: Models) -> None:
+def require_same_observations(models: Sources) -> None:
     """Refuse models of different outcomes, or of the same in another order."""
     (first, reference), *others = models.items()
     for name, model in others:
@@ -89,7 +91,7 @@ def require_same_observations(models: Models) -> None:
         _require_same_values(reference, model, first, name)
 
 
-def _require_same_values(reference: Predictive, model: Predictive, first: str, name: str) -> None:
+def _require_same_values(reference: Source, model: Source, first: str, name: str) -> None:
     expected, got = reference.observations.values, model.observations.values
     # Outcomes stored in single precision by one tool and double by another are the same.
     tolerance = 1e-6 * (np.abs(expected) + np.ptp(expected, axis=0))
@@ -131,7 +133,7 @@ def _suspect_transform(y: Array, z: Array, natural: str, transformed: str) -> No
             )
 
 
-def _require_smooth(model: Predictive) -> None:
+def _require_smooth(model: Source) -> None:
     likelihood = model.likelihood
     if likelihood.discrete:
         raise SmoothnessError(
@@ -145,7 +147,7 @@ def _require_smooth(model: Predictive) -> None:
         )
 
 
-def _require_borne_edges(model: Predictive, rule: Rule) -> None:
+def _require_borne_edges(model: Source, rule: Rule) -> None:
     for edge in model.likelihood.edges:
         if not rule.bears(edge):
             raise EdgeError(
@@ -157,7 +159,7 @@ def _require_borne_edges(model: Predictive, rule: Rule) -> None:
             )
 
 
-def _supports(models: Models) -> list[Note]:
+def _supports(models: Sources) -> list[Note]:
     known = {
         name: model.likelihood.support
         for name, model in models.items()
@@ -175,7 +177,7 @@ def _supports(models: Models) -> list[Note]:
     ]
 
 
-def _chains(models: Models) -> list[Note]:
+def _chains(models: Sources) -> list[Note]:
     single = [name for name, model in models.items() if model.n_chains < 2]
     if not single:
         return []

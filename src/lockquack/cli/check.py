@@ -13,7 +13,7 @@ from lockquack.cli.wording import by_reason, shell_words
 
 if TYPE_CHECKING:
     from lockquack.cli.output import Result
-    from lockquack.models.model import Predictive
+    from lockquack.models.model import Model
 
 #: Effective draws per chain that diagnostics and averages need.
 _FEWEST_EFFECTIVE = 100
@@ -25,7 +25,7 @@ class Finding:
 
     name: str
     file: str
-    model: Predictive | None = None
+    model: Model | None = None
     problems: list[str] = field(default_factory=list)  # it cannot be combined
     remarks: list[str] = field(default_factory=list)  # it can, but mind this
     #: Why it has no Hyvärinen score; empty: it has one.
@@ -46,7 +46,7 @@ class Finding:
         known = {
             "log score": True,
             "Hyvärinen": not self.why_no_h,
-            "evaluate": self.model.evaluable,
+            "evaluate": self.model.source.can.evaluate,
         }
         return [name for name, there in known.items() if there]
 
@@ -87,7 +87,7 @@ def _run(options: Namespace) -> int:
     return DOUBTFUL if options.strict and remarked else 0
 
 
-def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> None:
+def _examine(finding: Finding, model: Model, progressbar: bool | None) -> None:
     """Look at one model's derivatives, edges, tails and draws."""
     import numpy as np
 
@@ -97,27 +97,28 @@ def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> N
     from lockquack.errors import DerivativeError, LockquackError
     from lockquack.rules import Hyvarinen, LogScore
 
+    source = model.source
     finding.remarks += [note.message for note in check_models({finding.name: model}, LogScore())]
     try:
         check_models({finding.name: model}, Hyvarinen())
-        if model.evaluable:
+        if source.can.evaluate:
             check(model).require()
     except DerivativeError as error:
         finding.problems.append(_own_words(finding, error))
     except LockquackError as error:
         finding.why_no_h = _own_words(finding, error)
     pareto_k = model.loo(progressbar=progressbar).pareto_k
-    limit = pareto_k_threshold(model.n_samples)
+    limit = pareto_k_threshold(source.n_samples)
     finding.worst_k = float(pareto_k.max())
     high = np.flatnonzero(pareto_k > limit)
     if high.size:
         worst = model.observations.describe(int(pareto_k.argmax()))
         finding.remarks.append(
-            f"Pareto k̂ is above {limit:.2f} at {high.size} of {model.n_obs} observations, worst "
+            f"Pareto k̂ is above {limit:.2f} at {high.size} of {source.n_obs} observations, worst "
             f"{finding.worst_k:.2f} at {worst}: leave-one-out log scores are unreliable there. "
             "Locking by the Hyvärinen score does not use them."
         )
-    effective = [ess_mean(model.all_logp(obs)).min() for obs in model.observation_slices()]
+    effective = [ess_mean(source.all_logp(obs)).min() for obs in source.observation_slices()]
     finding.fewest_effective = float(min(effective))
     if finding.fewest_effective < _FEWEST_EFFECTIVE * model.n_chains:
         finding.remarks.append(
@@ -127,7 +128,7 @@ def _examine(finding: Finding, model: Predictive, progressbar: bool | None) -> N
         )
 
 
-def _together(models: Mapping[str, Predictive]) -> str:
+def _together(models: Mapping[str, Model]) -> str:
     """Say why these models cannot be combined with each other; empty: they can."""
     from lockquack.checks.models import check_models
     from lockquack.errors import LockquackError
@@ -173,7 +174,7 @@ def _row(finding: Finding) -> dict[str, Any]:
     return {
         "chains": model and model.n_chains,
         "draws": model and model.n_draws,
-        "observations": model and model.n_obs,
+        "observations": model and model.observations.n,
         "likelihood": model and model.likelihood.description,
         "good for": ", ".join(finding.uses),
         "worst k": finding.worst_k,

@@ -58,7 +58,7 @@ def _run(options: Namespace) -> int:
             random_seed=options.seed,
             progressbar=progressbar(options),
         )
-        observations = next(iter(models.values())).n_obs
+        observations = next(iter(models.values())).observations.n
         left_out = table.attrs["left_out"]
         record = {"observations": observations, "cv": options.cv, "table": table}
         above = [

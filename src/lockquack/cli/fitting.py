@@ -11,7 +11,7 @@ from lockquack.combination.combination import Combination
 from lockquack.combination.verbs import combine, quack
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ConvergenceWarning, ParameterError, UnsupportedError
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
 from lockquack.operators import get_operator
 from lockquack.rules import Hyvarinen, Rule, get_rule
 
@@ -25,7 +25,7 @@ _USUAL = {
 }
 
 
-def fit_models(models: Mapping[str, Predictive], options: Namespace) -> Combination:
+def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
     """Combine models as the options say."""
     rule = _rule(options)
     common: dict[str, Any] = {
@@ -70,12 +70,12 @@ def _scores(options: Namespace) -> Kind:
     return kind
 
 
-def _require_derivatives(models: Mapping[str, Predictive], options: Namespace) -> None:
+def _require_derivatives(models: Mapping[str, Model], options: Namespace) -> None:
     """Say in words of the command line what else can be done."""
     lacking = [
         name
         for name, model in models.items()
-        if not model.has_derivatives and not model.likelihood.discrete
+        if not model.source.can.differentiate and not model.likelihood.discrete
     ]
     if lacking:
         raise UnsupportedError(

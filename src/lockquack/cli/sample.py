@@ -22,7 +22,7 @@ from lockquack.cli.options import (
 if TYPE_CHECKING:
     import xarray as xr
 
-    from lockquack.models.model import Predictive
+    from lockquack.models.model import Model
 
 METHODS = ("auto", "inverse-cdf", "rejection", "importance", "smc", "mixture-is")
 
@@ -63,7 +63,7 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models
     from lockquack.errors import ParameterError
-    from lockquack.files.storage import write_tree
+    from lockquack.files.formats import write
     from lockquack.parallel.cluster import cluster
 
     require_writable(options.output, options)
@@ -85,18 +85,18 @@ def _run(options: Namespace) -> int:
         if options.output.suffix == ".csv":
             _write_csv(tree, options.output)
         else:
-            write_tree(tree, options.output)
+            write(tree, options.output)
         say(
             f"{options.draws} draws of {fit.observations.n} observations: {options.output}", options
         )
     return DOUBTFUL if is_doubtful(fit) or (options.strict and heard) else 0
 
 
-def _require_evaluable(models: Mapping[str, Predictive]) -> None:
+def _require_evaluable(models: Mapping[str, Model]) -> None:
     """Say in words of the command line what can be done, before the fit."""
     from lockquack.errors import UnsupportedError
 
-    lacking = [name for name, model in models.items() if not model.evaluable]
+    lacking = [name for name, model in models.items() if not model.source.can.evaluate]
     if lacking:
         raise UnsupportedError(
             f"Model {lacking[0]!r} is known at the observed outcomes only, so the combination "

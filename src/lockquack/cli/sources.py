@@ -15,11 +15,12 @@ import xarray as xr
 from lockquack.cli.files import Source, find_sources
 from lockquack.errors import LockquackError, UnsupportedError, unknown_name
 from lockquack.families import get_family
-from lockquack.files.storage import read_tree
-from lockquack.models.model import LOGP_GROUP, Predictive
+from lockquack.files.formats import read_tree
+from lockquack.models.containers import LOGP_GROUP, log_marginal_likelihood
+from lockquack.models.model import Model
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.csv import choose_outcome, read_data, read_draws
-from lockquack.sources.datatree import _log_marginal_likelihood, choose_variable, from_datatree
+from lockquack.sources.datatree import choose_variable, from_datatree
 from lockquack.sources.family import from_family
 from lockquack.sources.formula import Formula, on_observations, parse_formula
 from lockquack.sources.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
@@ -37,7 +38,7 @@ class Outcome:
     data: Mapping[str, xr.DataArray]
 
 
-def read_models(options: Namespace) -> dict[str, Predictive]:
+def read_models(options: Namespace) -> dict[str, Model]:
     """Read the models that the options of a command name."""
     sources = find_sources(options.files)
     formulas = read_formulas(options.family, [source.name for source in sources])
@@ -50,7 +51,7 @@ def read_models(options: Namespace) -> dict[str, Predictive]:
 
 def read_model(
     source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
-) -> Predictive:
+) -> Model:
     """Read one model."""
     with _naming(source):
         if source.is_csv:
@@ -92,7 +93,7 @@ def read_outcome(given: str | None) -> Outcome | None:
 
 def _from_csv(
     source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
-) -> Predictive:
+) -> Model:
     if outcome is None:
         raise UnsupportedError(
             "A CSV file of draws does not hold the observed outcomes. Give them: --y FILE:COLUMN."
@@ -102,7 +103,7 @@ def _from_csv(
     if formula is not None:
         model = _by_formula(formula, outcome.y, {**outcome.data, **draws})
         if log_lik in draws and not options.ignore_log_lik:
-            compare_log_lik(model, log_lik, draws[log_lik].values)
+            compare_log_lik(model.source, log_lik, draws[log_lik].values)
         return model
     if log_lik not in draws and options.var_name is None:
         draws = _matrix(draws, outcome.y.sizes[outcome.y.dims[0]]) or draws
@@ -124,7 +125,7 @@ def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray
 
 def _from_tree(
     path: Path, formula: Formula | None, outcome: Outcome | None, options: Namespace
-) -> Predictive:
+) -> Model:
     if formula is None and outcome is None:
         return from_datatree(path, var_name=options.var_name)
     tree = read_tree(path)
@@ -147,19 +148,18 @@ def _from_tree(
     model = _by_formula(formula, y, variables)
     if not options.ignore_log_lik:
         _compare(model, tree, name)
-    return replace(model, log_marginal_likelihood=_log_marginal_likelihood(tree))
+    evidence = log_marginal_likelihood(tree)
+    return Model(replace(model.source, log_marginal_likelihood=evidence))
 
 
-def _compare(model: Predictive, tree: xr.DataTree, name: str) -> None:
+def _compare(model: Model, tree: xr.DataTree, name: str) -> None:
     """Compare the family's log densities with those in the file, if there are any."""
     if LOGP_GROUP in tree.children and name in tree[LOGP_GROUP].data_vars:
         stored = tree[LOGP_GROUP].to_dataset()[name].transpose("chain", "draw", ...)
-        compare_log_lik(model, f"{LOGP_GROUP}/{name}", stored.values)
+        compare_log_lik(model.source, f"{LOGP_GROUP}/{name}", stored.values)
 
 
-def _by_formula(
-    formula: Formula, y: xr.DataArray, variables: Mapping[str, xr.DataArray]
-) -> Predictive:
+def _by_formula(formula: Formula, y: xr.DataArray, variables: Mapping[str, xr.DataArray]) -> Model:
     parameters = formula.evaluate(
         {name: on_observations(array, y) for name, array in variables.items()}
     )

@@ -23,9 +23,9 @@ from lockquack.fitting.selection import SelectionProblem
 from lockquack.fitting.smooth import SmoothProblem
 from lockquack.fitting.uncertainty import Curvature, draw_posterior, expand_around, weight_jacobian
 from lockquack.jets import Array
-from lockquack.models.model import Predictive, cut
+from lockquack.models.model import Model
 from lockquack.models.observations import Observations
-from lockquack.numeric import as_count, as_generator
+from lockquack.numeric import as_count, as_generator, cut
 from lockquack.operators import Operator
 from lockquack.operators.nested import CompositeOperator
 from lockquack.parallel.mapping import map_observations
@@ -87,7 +87,7 @@ class Combination(Plotting):
     mcse: Array  # (K,)
     notes: tuple[Note, ...]
     random_seed: int
-    models: Mapping[str, Predictive] | None
+    models: Mapping[str, Model] | None
 
     def __post_init__(self) -> None:
         jets = self.problem.evidence.jets
@@ -439,7 +439,7 @@ class Combination(Plotting):
             values.copy(), dims=["model"], coords={"model": list(self.names)}, name=name
         )
 
-    def _require_models(self) -> Mapping[str, Predictive]:
+    def _require_models(self) -> Mapping[str, Model]:
         if self.models is None:
             raise UnsupportedError(
                 "A combination read from a file has no models; fit it again from the models to "
@@ -450,7 +450,7 @@ class Combination(Plotting):
     def _pool_of_all(self) -> Pool:
         return partial(self.operator.pool_density, x=self.solution.x)
 
-    def _used(self) -> tuple[Mapping[str, Predictive], Operator, Array]:
+    def _used(self) -> tuple[Mapping[str, Model], Operator, Array]:
         """Models that have weight, and the pool of them."""
         models, keep = self._require_models(), self._weights != 0
         if keep.all() or isinstance(self.operator, CompositeOperator):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from lockquack.combination.combination import Combination
-    from lockquack.models.model import Predictive
+    from lockquack.models.source import Source
     from lockquack.plots import DensityPanel
     from lockquack.quadrature.grid import Pool
 
@@ -422,10 +422,11 @@ class Plotting(Predicting):
         from lockquack.prediction.panels import density_panel, locate, pool_of_some
 
         shown = self._with_others(others)
-        members: dict[str, Predictive] = {}
+        members: dict[str, Source] = {}
         for fit in shown.values():
             for name, model in fit._require_models().items():
-                if not _same_draws(members.setdefault(name, model), model):
+                source = model.source
+                if not _same_draws(members.setdefault(name, source), source):
                     raise ParameterError(
                         f"The combinations have different models called {name!r}; a picture of "
                         "both needs another name for one of them."
@@ -473,7 +474,7 @@ class Plotting(Predicting):
         return own.ravel(), theirs.ravel(), LogScore.label
 
 
-def _same_draws(one: Predictive, other: Predictive) -> bool:
+def _same_draws(one: Source, other: Source) -> bool:
     """Whether two models are the same, as far as a few of their log densities tell."""
     some = 0, slice(0, 8), slice(0, 8)
     sizes = [(model.n_chains, model.n_draws, model.n_obs) for model in (one, other)]

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackWarning, ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
 from lockquack.operators import Operator
 
@@ -45,10 +45,10 @@ class Predicting(ABC):
         """How the densities are pooled."""
 
     @abstractmethod
-    def _require_models(self) -> Mapping[str, Predictive]: ...
+    def _require_models(self) -> Mapping[str, Model]: ...
 
     @abstractmethod
-    def _used(self) -> tuple[Mapping[str, Predictive], Operator, Array]: ...
+    def _used(self) -> tuple[Mapping[str, Model], Operator, Array]: ...
 
     def distribution(self, *, loo: bool = False, progressbar: bool | None = None) -> Distribution:
         """Return the prediction of the observations themselves, as a :class:`Distribution`.
@@ -151,7 +151,7 @@ class Predicting(ABC):
         )
 
     def predict_at(
-        self, models: Mapping[str, Predictive], *, progressbar: bool | None = None
+        self, models: Mapping[str, Model], *, progressbar: bool | None = None
     ) -> Distribution:
         """Predict other observations with the same models made for these.
 
@@ -191,7 +191,7 @@ class Predicting(ABC):
         if missing:
             raise ParameterError(f"There is no new model {missing[0]!r}, which has weight.")
         moved = {name: models[name] for name in used}
-        require_same_observations(moved)
+        require_same_observations(sources_of(moved))
         return Distribution(
             moved,
             operator,
@@ -627,7 +627,7 @@ class Predicting(ABC):
 
         models = self._require_models()
         pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
-        for note in pareto_notes(models, pareto_k, self.observations, consequence):
+        for note in pareto_notes(sources_of(models), pareto_k, self.observations, consequence):
             warnings.warn(note.message, note.category, stacklevel=stacklevel)
 
     def _side_by_side(
@@ -649,13 +649,14 @@ class Predicting(ABC):
             warnings.simplefilter("ignore", LockquackWarning)
             stacked = stack(models, scores=self.scores, progressbar=progressbar)
         question = partial(look_at, probs=probs, kind=kind)
-        if self.observations.d > 1 or not all(model.evaluable for model in models.values()):
+        sources = sources_of(models)
+        if self.observations.d > 1 or not all(each.can.evaluate for each in sources.values()):
             drawn = self._drawn_side_by_side(stacked, loo)
             return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
         linear = partial(stacked.operator.pool_density, x=stacked.weights.values)
         names = [f"[{self.operator.name}]", _STACK, *self.names]
         answers = ask_side_by_side(
-            models,
+            sources,
             [self._pool_of_all(), linear, *general_pools(len(models))[: len(models)]],
             question,
             y,
@@ -694,11 +695,11 @@ class Predicting(ABC):
         own = 1 if self.observations.d == 1 else 2
         return np.ndim(y) == own and len(y) not in (1, self.observations.n)
 
-    def _stand_ins(self, models: Mapping[str, Predictive], data: Mapping[str, Any]) -> Array:
+    def _stand_ins(self, models: Mapping[str, Model], data: Mapping[str, Any]) -> Array:
         """Outcomes for observations of which only covariates are known: some observed ones."""
         sizes: set[int] = set()
         for name, model in models.items():
-            sizes |= model.numbers_of_rows(_own(data, name, self.names))
+            sizes |= model.source.numbers_of_rows(_own(data, name, self.names))
         if len(sizes) != 1:
             got = f"could be {' or '.join(map(str, sorted(sizes)))}" if sizes else "is not said"
             raise ParameterError(

@@ -1,4 +1,4 @@
-"""How combinations and models are shown: as text in a terminal, as HTML in a notebook."""
+"""How combinations are shown: as text in a terminal, as HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from lockquack.fitting.selection import SelectionProblem
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
-    from lockquack.models.model import Predictive
 
 #: Models that a table shows.
 _ROWS_SHOWN = 30
@@ -40,28 +39,6 @@ def as_html(fit: Combination) -> str:
     notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in fit.notes)
     foot = "<br>".join(map(html.escape, [*parameter_lines(fit), certificate(fit)]))
     return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
-
-
-def model_as_html(model: Predictive) -> str:
-    """Describe a model for a notebook."""
-    observations = model.observations
-    sizes = " × ".join(f"{dim}: {size}" for dim, size in observations.sizes.items())
-    components = f", {observations.d} components each" if observations.d > 1 else ""
-    facts = {
-        "likelihood": model.likelihood.description,
-        "draws": f"{model.n_chains} chains of {model.n_draws}",
-        "observations": sizes + components,
-        "derivatives in y": "yes" if model.has_derivatives else "no: for the log score only",
-        "density known at": "any outcome" if model.evaluable else "the observed outcomes only",
-    }
-    if model.stored_outcomes is not None:
-        facts["predictive draws"] = "yes: for the calibration of mixtures"
-    rows = "".join(
-        f'<tr><th style="text-align: left">{name}</th>'
-        f'<td style="text-align: left">{html.escape(value)}</td></tr>'
-        for name, value in facts.items()
-    )
-    return f"<table>{rows}</table>"
 
 
 def header(fit: Combination) -> list[str]:

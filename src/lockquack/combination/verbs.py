@@ -15,7 +15,7 @@ from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting.problems import FORMULAS
 from lockquack.jets import Array
 from lockquack.methods.fit import Plan, by_model, fit
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
 from lockquack.numeric import as_numeric
 from lockquack.operators import (
     Linear,
@@ -27,7 +27,7 @@ from lockquack.operators import (
 )
 from lockquack.rules import RULES, Hyvarinen, LogScore, Rule, get_rule
 
-Models = Mapping[str, Predictive]
+Models = Mapping[str, Model]
 Prior = float | Sequence[float] | Mapping[str, float]
 
 
@@ -543,7 +543,7 @@ def _by_formula(
 def _rule_for_superposition(models: Models) -> Rule:
     """Choose the log score where densities are known anywhere on a line, and H elsewhere."""
     known = isinstance(models, Mapping) and all(
-        isinstance(model, Predictive) and model.evaluable and model.observations.d == 1
+        isinstance(model, Model) and model.source.can.evaluate and model.observations.d == 1
         for model in models.values()
     )
     return LogScore() if known else Hyvarinen()

@@ -16,7 +16,7 @@ from lockquack.jets import (
     softmax,
 )
 from lockquack.kernels import Kernels, kernels_for
-from lockquack.parallel.mapping import Divisible
+from lockquack.parallel.mapping import Divisible, Sharing
 
 Kind = Literal["loo", "in-sample", "held-out"]
 
@@ -28,6 +28,18 @@ _BLOCKS_PER_CHAIN = 50
 #: Numbers in a tile that is made, and in its rows: so many that threads seldom wait for the
 #: interpreter, so few that most stay in cache.
 _TILE, _TILE_OBS = 2**18, 2**11
+
+
+class Reading(Sharing, Protocol):
+    """How tiles lie in memory, and who may read them."""
+
+    @property
+    def read_in_place(self) -> bool:
+        """Whether tiles are memory that is held, so that reading them makes no arrays."""
+
+    @property
+    def read_along_draws(self) -> bool:
+        """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
 
 
 class DrawJets(Divisible, Protocol):
@@ -50,12 +62,8 @@ class DrawJets(Divisible, Protocol):
         """Number of components of an outcome."""
 
     @property
-    def draws_are_contiguous(self) -> bool:
-        """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
-
-    @property
-    def is_read_in_place(self) -> bool:
-        """Whether tiles are memory that is held, so that reading them makes no arrays."""
+    def can(self) -> Reading:
+        """How tiles lie in memory, and who may read them."""
 
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         """Log densities of a tile, shape (draws, obs)."""
@@ -126,7 +134,7 @@ class Blocks:
 def observation_groups(source: DrawJets, grid: BlockGrid, average: Average) -> list[slice]:
     """Cut the observations into groups whose blocks are few, given the memory layout."""
     at_most, rows = _tile_shape(source, grid, average)
-    width = max(1, at_most // source.n_draws) if source.draws_are_contiguous else rows
+    width = max(1, at_most // source.n_draws) if source.can.read_along_draws else rows
     width = -(-source.n_obs // -(-source.n_obs // width))  # groups of nearly the same size
     starts = range(0, source.n_obs, width)
     return [slice(start, min(start + width, source.n_obs)) for start in starts]
@@ -135,7 +143,7 @@ def observation_groups(source: DrawJets, grid: BlockGrid, average: Average) -> l
 def _tile_shape(source: DrawJets, grid: BlockGrid, average: Average) -> tuple[int, int]:
     """Most draws × observations of a tile, and most observations."""
     d = source.n_components
-    if source.is_read_in_place:
+    if source.can.read_in_place:
         kernels = grid.kernels
         # Blocks with weights of their own are several arrays more.
         row = kernels.HELD_ROW if average.is_equal else kernels.HELD_ROW // 4

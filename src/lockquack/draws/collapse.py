@@ -52,7 +52,7 @@ from lockquack.jets import (
     softmax,
 )
 from lockquack.kernels import Kernels, plain
-from lockquack.numeric import held_once
+from lockquack.numeric import broadcast_if_constant
 from lockquack.parallel.mapping import map_observations
 
 
@@ -112,7 +112,7 @@ def collapse(
         those that ``kind`` implies. They need not be normalised.
     density
         For leave-one-out only: also compute the log density by plain importance weights. It
-        costs reading the log likelihoods; :meth:`Predictive.loo` has its Pareto-smoothed form.
+        costs reading the log likelihoods; :meth:`Model.loo` has its Pareto-smoothed form.
     derivatives
         Whether to read the derivatives; without, the jets have no components.
     progress
@@ -179,10 +179,10 @@ def join(groups: Sequence[Collapsed]) -> Collapsed:
     jet = join_jets([group.jet for group in groups])
     return Collapsed(
         # Densities that were not asked for, and equal shares, are one number for all.
-        replace(jet, logp=held_once(jet.logp)),
+        replace(jet, logp=broadcast_if_constant(jet.logp)),
         np.sum([group.influence for group in groups], axis=0),
         np.sum([group.log_influence for group in groups], axis=0),
-        held_once(np.concatenate([group.n_effective for group in groups])),
+        broadcast_if_constant(np.concatenate([group.n_effective for group in groups])),
         groups[0].n_samples,
     )
 

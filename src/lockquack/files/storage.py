@@ -1,19 +1,17 @@
-"""Reading and writing models and combinations."""
+"""Reading and writing combinations."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from lockquack.errors import LockquackError, LockquackWarning
-from lockquack.files.places import WRITTEN_BY, written_whole
+from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
 from lockquack.fitting.base import Problem
 from lockquack.fitting.evidence import Evidence
 from lockquack.fitting.formulas import ModelAveraging, PseudoBMAPlus
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
 
 _FORMAT = 2
-_FORMAT_KEY = "lockquack_format"
 #: What a file of a combination holds besides the dimensions of its observations.
 _VARIABLES = (
     "parameters",
@@ -50,26 +47,6 @@ _PARAMETER, _OBS, _PART, _NODE, _NEIGHBOUR = (
     f"lockquack_{name}" for name in ("parameter", "observation", "part", "node", "neighbour")
 )
 
-T = TypeVar("T", xr.Dataset, xr.DataTree)
-Engine = Literal["zarr", "h5netcdf", "scipy"]
-
-
-def read_tree(path: str | Path) -> xr.DataTree:
-    """Read a NetCDF file or Zarr store with groups."""
-    return _read(xr.open_datatree, _existing(path))
-
-
-def open_tree(path: str | Path) -> xr.DataTree:
-    """Open a NetCDF file or Zarr store with groups, without reading the numbers in it."""
-    path = _existing(path)
-    with _explaining(path):
-        return xr.open_datatree(path, cache=False, **_reader(path, flat=False))
-
-
-def write_tree(tree: xr.DataTree, path: str | Path, *, zarr: bool = False) -> None:
-    """Write groups to NetCDF, or to Zarr if the path ends in ``.zarr`` or it is asked for."""
-    _write(tree, Path(path), zarr=zarr)
-
 
 def save_combination(fit: Combination, path: str | Path) -> None:
     """Write a combination to NetCDF or Zarr; see :meth:`Combination.save`."""
@@ -79,7 +56,7 @@ def save_combination(fit: Combination, path: str | Path) -> None:
         {named[name]: value for name, value in _arrays(fit).items()},
         coords={"model": list(fit.names)},
         attrs={
-            _FORMAT_KEY: _FORMAT,
+            FORMAT_KEY: _FORMAT,
             "operator": json.dumps(describe(fit.operator)),
             "rule": fit.rule.name,
             "rule_options": json.dumps(fit.rule.options),
@@ -99,7 +76,7 @@ def save_combination(fit: Combination, path: str | Path) -> None:
             "notes": json.dumps([[note.category.__name__, note.message] for note in fit.notes]),
         },
     )
-    _write(dataset, Path(path))
+    write(dataset, path)
 
 
 def _arrays(fit: Combination) -> dict[str, Any]:
@@ -132,9 +109,9 @@ def load_combination(path: str | Path) -> Combination:
     from lockquack.combination.combination import Combination
     from lockquack.remarks.notes import Note
 
-    dataset = _read(xr.open_dataset, _existing(path))
+    dataset = read_dataset(path)
     attrs = dataset.attrs
-    if attrs.get(_FORMAT_KEY) != _FORMAT:
+    if attrs.get(FORMAT_KEY) != _FORMAT:
         hint = "" if is_combination(attrs) else " Models are read by lq.from_datatree."
         raise LockquackError(
             f"{path} does not hold a combination that this version can read.{hint}"
@@ -192,11 +169,6 @@ def _problem(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
     return kind(operator, rule, evidence, arrays["concentration"], **options)
 
 
-def is_combination(attrs: Mapping[Any, Any]) -> bool:
-    """Whether a file with these attributes holds a combination, of this version or another."""
-    return _FORMAT_KEY in attrs
-
-
 def _variable_names(obs_dims: Iterable[str], component_dim: str | None) -> dict[str, str]:
     """Names in the file, other than those of the dimensions, which users choose."""
     taken = {*obs_dims, component_dim}
@@ -205,77 +177,3 @@ def _variable_names(obs_dims: Iterable[str], component_dim: str | None) -> dict[
         return free(f"{name}_") if name in taken else name
 
     return {name: free(name) for name in _VARIABLES}
-
-
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
-    return path
-
-
-def _read(opener: Callable[..., T], path: Path) -> T:
-    with (
-        _explaining(path),
-        opener(path, **_reader(path, flat=opener is xr.open_dataset)) as opened,
-    ):
-        return opened.load()
-
-
-def _reader(path: Path, *, flat: bool) -> dict[str, Any]:
-    engine = _engine(path, flat=flat)
-    # Stores with and without consolidated metadata are read alike, and neither is remarked on.
-    return {"engine": engine, **({"consolidated": False} if engine == "zarr" else {})}
-
-
-@contextmanager
-def _explaining(path: Path) -> Iterator[None]:
-    """Say what is wrong with a file that cannot be read."""
-    try:
-        yield
-    except (OSError, TypeError, ValueError, KeyError) as error:
-        if find_spec("h5netcdf") is None and not path.is_dir():
-            raise ImportError(
-                f"{path} needs h5netcdf, if it is a NetCDF file: pip install 'lockquack[netcdf]'."
-            ) from error
-        raise LockquackError(
-            f"{path} is not a NetCDF file or Zarr store that can be read "
-            f"({type(error).__name__}: {error})."
-        ) from error
-
-
-def _write(data: xr.Dataset | xr.DataTree, path: Path, *, zarr: bool = False) -> None:
-    engine = _engine(path, flat=isinstance(data, xr.Dataset), zarr=zarr)
-    data = data.copy(deep=False)
-    data.attrs |= WRITTEN_BY
-    with written_whole(path) as unfinished:
-        if engine == "zarr":
-            # The third format has no settled specification of strings yet.
-            data.to_zarr(unfinished, mode="w-", zarr_format=2)
-        elif isinstance(data, xr.Dataset):
-            data.to_netcdf(unfinished, engine=engine)
-        else:
-            data.to_netcdf(unfinished, engine="h5netcdf")
-
-
-@contextmanager
-def zarr_store(path: str | Path) -> Iterator[Path]:
-    """Yield where to write a Zarr store that takes the place of another once it is whole."""
-    _installed("zarr", "zarr", Path(path))
-    with written_whole(path) as unfinished:
-        yield unfinished
-
-
-def _engine(path: Path, *, flat: bool, zarr: bool = False) -> Engine:
-    """Choose what reads and writes a path; scipy is always there, but knows no groups."""
-    if zarr or path.suffix == ".zarr" or path.is_dir():
-        return _installed("zarr", "zarr", path)
-    if flat and find_spec("h5netcdf") is None:
-        return "scipy"
-    return _installed("h5netcdf", "netcdf", path)
-
-
-def _installed(engine: Engine, extra: str, path: Path) -> Engine:
-    if find_spec(engine) is None:
-        raise ImportError(f"{path} needs {engine}: pip install 'lockquack[{extra}]'.")
-    return engine

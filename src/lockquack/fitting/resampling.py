@@ -10,6 +10,14 @@ from lockquack.jets import Array
 
 
 @dataclass(frozen=True)
+class _Anywhere:
+    """It may be solved by several threads at once, and is worth sending elsewhere."""
+
+    be_shared: bool = True
+    be_sent: bool = True
+
+
+@dataclass(frozen=True)
 class Resampling:
     """A problem to be solved again, many times; replicates take the place of observations.
 
@@ -18,8 +26,7 @@ class Resampling:
 
     problem: Problem
     x: Array  # where to begin
-    is_thread_safe: ClassVar[bool] = True
-    is_computed: ClassVar[bool] = True
+    can: ClassVar[_Anywhere] = _Anywhere()
 
     @property
     def n_samples(self) -> int:

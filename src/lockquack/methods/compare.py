@@ -23,7 +23,8 @@ from lockquack.fitting.smooth import SmoothProblem
 from lockquack.jets import Array
 from lockquack.methods.fit import Plan, require_known_scores, require_seed, solve
 from lockquack.methods.gather import Gathered, gather
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model, sources_of
+from lockquack.models.source import Source
 from lockquack.operators import (
     Hoelder,
     Hybrid,
@@ -81,7 +82,7 @@ _BY_EVIDENCE = ("BMA", "select by marginal likelihood")
 
 
 def compare(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Model],
     methods: Sequence[str] | Mapping[str, Any] | None = None,
     *,
     cv: int | ArrayLike = 10,
@@ -189,7 +190,7 @@ class _Row:
 class _Bench:
     """The models' predictions, gathered once for all methods."""
 
-    models: Mapping[str, Predictive]
+    models: Mapping[str, Model]
     hyvarinen: Hyvarinen
     scores: Kind
     gathered: Gathered
@@ -200,7 +201,7 @@ class _Bench:
     @classmethod
     def build(
         cls,
-        models: Mapping[str, Predictive],
+        models: Mapping[str, Model],
         hyvarinen: Hyvarinen,
         scores: Kind,
         progressbar: bool | None,
@@ -208,16 +209,17 @@ class _Bench:
         """Collapse the draws and lay nodes, as far as these models allow."""
         why_no_h = why_no_norm = ""
         rule: Rule = hyvarinen
+        sources = sources_of(models)
         try:
             check_models(models, hyvarinen)
         except LockquackError as error:
             why_no_h, rule = str(error), LogScore()
         gathered = gather(models, Linear(), rule, scores, progressbar)
         try:
-            rule = PairwiseScore() if are_discrete(models) else LogScore()
+            rule = PairwiseScore() if are_discrete(sources) else LogScore()
             what = "pools other than mixtures cannot be normalised"
             loo = scores == "loo"
-            laid = lay_nodes(models, loo=loo, of_all=False, what=what, progressbar=progressbar)
+            laid = lay_nodes(sources, loo=loo, of_all=False, what=what, progressbar=progressbar)
             gathered = gathered.with_nodes(laid)
             if rule.needs_neighbours:
                 beside = gather(models, Locking(), rule, scores, progressbar).evidence.neighbours
@@ -231,6 +233,11 @@ class _Bench:
         return cls(models, hyvarinen, scores, gathered, why_no_h, why_no_norm, pareto_k)
 
     @property
+    def sources(self) -> dict[str, Source]:
+        """Where the models' densities come from."""
+        return sources_of(self.models)
+
+    @property
     def n_obs(self) -> int:
         """Number of observations."""
         return self.gathered.evidence.n_obs
@@ -240,9 +247,9 @@ class _Bench:
         plan = self._plan(method.plan)
         concentration = np.full(len(self.models), method.concentration)
         loo = self.scores == "loo"
-        problem, solution = solve(self.models, plan, self.gathered, concentration, loo=loo)
+        problem, solution = solve(self.sources, plan, self.gathered, concentration, loo=loo)
         if plan.rule.needs_derivatives:
-            examine_edges(self.models, plan.operator, plan.rule, solution.x)
+            examine_edges(self.sources, plan.operator, plan.rule, solution.x)
         self._refine(plan.operator, solution.x)
         held_out = _HeldOut(problem, solution.x, self._scorings(plan.operator))
         scores = np.empty((2, self.n_obs))
@@ -276,7 +283,7 @@ class _Bench:
         if not operator.normalised and self.gathered.laid:
             laid = refine_nodes(
                 self.gathered.laid,
-                self.models,
+                self.sources,
                 lambda logp: operator.pool_density(logp, x),
                 loo=self.scores == "loo",
             )
@@ -411,7 +418,7 @@ def _table(rows: Mapping[str, _Row], bench: _Bench) -> pd.DataFrame:
     leading = log_scores if np.isfinite(elpd).any() else h_scores
     diff, dse = _differences(leading)
     h_diff, h_dse = _differences(h_scores)
-    limits = [pareto_k_threshold(model.n_samples) for model in bench.models.values()]
+    limits = [pareto_k_threshold(source.n_samples) for source in bench.sources.values()]
     high = bench.pareto_k > np.array(limits)[:, None]
     table = pd.DataFrame(
         {

@@ -20,7 +20,8 @@ from lockquack.fitting.base import Problem
 from lockquack.fitting.problems import problem_for
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered, gather
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model, sources_of
+from lockquack.models.source import Source
 from lockquack.numeric import as_numeric
 from lockquack.operators import Operator
 from lockquack.prediction.nodes import refine_nodes
@@ -71,7 +72,7 @@ class Plan:
 
 
 def fit(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Model],
     plan: Plan,
     *,
     prior: Any = 1.0,
@@ -89,7 +90,7 @@ def fit(
     plan = plan.for_models(names)
     gathered = gather(models, plan.operator, plan.rule, scores, progressbar)
     problem, solution, gathered = _solve_resolved(
-        models, plan, gathered, concentration, loo=scores == "loo"
+        sources_of(models), plan, gathered, concentration, loo=scores == "loo"
     )
     observations = models[names[0]].observations
     unit = plan.rule.unit(observations.values) if plan.rule.needs_derivatives else np.ones(0)
@@ -113,7 +114,7 @@ def fit(
 
 
 def solve(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     plan: Plan,
     gathered: Gathered,
     concentration: Array,
@@ -125,7 +126,7 @@ def solve(
 
 
 def _solve_resolved(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     plan: Plan,
     gathered: Gathered,
     concentration: Array,
@@ -152,17 +153,18 @@ def _solve_resolved(
 
 def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
     models, problem, solution = fit.models or {}, fit.problem, fit.solution
+    sources = sources_of(models)
     scored = problem.all_scores(solution.x)
     notes = [*convergence_notes(solution), *bound_notes(problem, solution.x)]
     if problem.rule.needs_derivatives:
-        notes += examine_edges(models, problem.operator, problem.rule, solution.x)
+        notes += examine_edges(sources, problem.operator, problem.rule, solution.x)
         notes += blindness_notes(problem)
-    notes += examine_tails(models, problem.operator, solution.x)
+    notes += examine_tails(sources, problem.operator, solution.x)
     if fit.scores == "loo" and (problem.rule.needs_density or problem.operator.needs_density):
         pareto_k = [model.loo().pareto_k for model in models.values()]
         fitted = "Scores and weights" if problem.resamples else "The scores"
         consequence = f"{fitted} rest on them."
-        notes += pareto_notes(models, pareto_k, fit.observations, consequence)
+        notes += pareto_notes(sources, pareto_k, fit.observations, consequence)
     return [
         *notes,
         *node_notes(gathered.laid, problem, solution.x, fit.observations),

@@ -14,8 +14,11 @@ from lockquack.draws.collapse import Collapsed
 from lockquack.errors import UnsupportedError
 from lockquack.fitting.evidence import Evidence
 from lockquack.jets import Array, Jet
-from lockquack.models.model import Predictive
-from lockquack.numeric import held_once
+from lockquack.models.model import Model, sources_of
+from lockquack.models.observations import require_inside
+from lockquack.models.passes import Passes
+from lockquack.models.source import Source
+from lockquack.numeric import broadcast_if_constant
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
@@ -38,36 +41,37 @@ class Gathered:
 
 
 def gather(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Model],
     operator: Operator,
     rule: Rule,
     scores: Kind,
     progressbar: bool | None = None,
 ) -> Gathered:
     """Collapse the models' draws; where the rule needs more than that, evaluate them elsewhere."""
-    _require_one_kind(models)
+    sources = sources_of(models)
+    _require_one_kind(sources)
     density = rule.needs_density or operator.needs_density
     collapsed = []
     for name, model in models.items():
         with naming(name):
             collapsed.append(
-                rule.view(model).predict(
+                _passes(model, rule).predict(
                     scores,
                     density=density,
                     derivatives=rule.needs_derivatives,
                     progressbar=progressbar,
                 )
             )
-    observations = next(iter(models.values())).observations
+    observations = next(iter(sources.values())).observations
     unit = rule.unit(observations.values) if rule.needs_derivatives else np.ones(0)
     jets = _stacked([each.jet for each in collapsed], unit)
-    neighbours = _neighbours(models, rule, scores) if rule.needs_neighbours else None
+    neighbours = _neighbours(sources, rule, scores) if rule.needs_neighbours else None
     gathered = Gathered(Evidence(jets, (), neighbours), collapsed)
     if not rule.needs_normaliser or operator.normalised:
         return gathered
     return gathered.with_nodes(
         lay_nodes(
-            models,
+            sources,
             loo=scores == "loo",
             of_all=operator.vanishes_with_any,
             what=f"{operator!r} cannot be fitted by the {rule.label} score, which needs its "
@@ -77,7 +81,17 @@ def gather(
     )
 
 
-def _require_one_kind(models: Mapping[str, Predictive]) -> None:
+def _passes(model: Model, rule: Rule) -> Passes:
+    """Return the passes over a model's draws as the rule sees them: weighted, or as they are."""
+    if rule.coordinates is None:
+        return model.passes
+    observations, domain = model.observations, rule.coordinates.domain
+    what = f"transform {rule.options['transform']!r}"
+    require_inside(what, observations.values, domain, observations)
+    return model.passes.weighted(rule.coordinates)
+
+
+def _require_one_kind(models: Mapping[str, Source]) -> None:
     """Refuse discrete models beside others; of some, given as arrays, it is not known."""
     known = {k: m for k, m in models.items() if m.likelihood.discrete or m.likelihood.edges}
     if known:
@@ -94,7 +108,7 @@ def _stacked(jets: Sequence[Jet], unit: Array) -> Jet:
 
     Of many observations this is all that is held, so one model is scaled at a time.
     """
-    logp = held_once(np.stack([jet.logp for jet in jets]))
+    logp = broadcast_if_constant(np.stack([jet.logp for jet in jets]))
     grad, curv = np.empty((2, len(jets), *jets[0].grad.shape))
     for k, jet in enumerate(jets):
         scaled = in_units(jet, unit)
@@ -102,7 +116,7 @@ def _stacked(jets: Sequence[Jet], unit: Array) -> Jet:
     return Jet(logp, grad, curv)
 
 
-def _neighbours(models: Mapping[str, Predictive], rule: Rule, scores: Kind) -> Array:
+def _neighbours(models: Mapping[str, Source], rule: Rule, scores: Kind) -> Array:
     """Log densities of the models one below and one above each outcome, (K, 2, n)."""
     what = f"the {rule.label} score cannot be computed"
     require_evaluable(models, what)

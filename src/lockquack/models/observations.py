@@ -12,14 +12,17 @@ import xarray as xr
 
 from lockquack.errors import NonFiniteError, ShapeError, SupportError
 from lockquack.families.base import outside
+from lockquack.families.discrete import impossible
 from lockquack.jets import Array
 from lockquack.models.labels import from_pandas, labels_of, string_dims
 from lockquack.numeric import and_more, as_numeric
 
 OBS_DIM = "obs_id"
 COMPONENT_DIM = "component"
+#: The dimensions of draws.
+SAMPLE_DIMS = ("chain", "draw")
 #: The dimensions that draws and results have besides those of the observations.
-RESERVED_DIMS = ("model", "chain", "draw")
+RESERVED_DIMS = ("model", *SAMPLE_DIMS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +157,19 @@ def require_inside(
         raise SupportError(
             f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
             f"first {values[at].tolist()} at {observations.describe(at)}."
+        )
+
+
+def require_whole(what: str, observations: Observations, support: tuple[float, float]) -> None:
+    """Refuse outcomes that are not whole numbers from the first to the last of the support."""
+    bad = impossible(observations.values, support).any(axis=1)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        low, high = support
+        upper = f" to {high:g}" if np.isfinite(high) else ""
+        raise SupportError(
+            f"The {what} needs whole numbers from {low:g}{upper}; {bad.sum()} outcome(s) are not, "
+            f"first {observations.values[at].tolist()} at {observations.describe(at)}."
         )
 
 

@@ -126,21 +126,20 @@ def draws_evidence(draws: Draws, y: Array, kind: Kind) -> Evidence:
     """Jets from posterior draws, leave-one-out densities by Pareto smoothing."""
     unit = Hyvarinen().unit(y[:, None])
     models = models_at(y, draws).values()
-    return Evidence(
-        stack_jets([in_units(model.predict(kind, density=True).jet, unit) for model in models])
-    )
+    jets = [model.passes.predict(kind, density=True).jet for model in models]
+    return Evidence(stack_jets([in_units(jet, unit) for jet in jets]))
 
 
 def draws_test(draws: Draws, new: Array, truth: Jet) -> Test:
     """Predictions of new outcomes by averages over draws."""
     models = models_at(new, draws).values()
-    jets = stack_jets([model.predict("held-out", density=True).jet for model in models])
+    jets = stack_jets([model.passes.predict("held-out", density=True).jet for model in models])
     points = [
         Density.of("normal", **{k: np.ravel(v) for k, v in each.items()}) for each in draws.values()
     ]
     grid = grid_of(points)
     on_grid = [
-        m.predict("held-out", density=True).jet.logp for m in models_at(grid, draws).values()
+        m.passes.predict("held-out", density=True).jet.logp for m in models_at(grid, draws).values()
     ]
     log_measure = np.full((grid.size, 1), np.log(grid[1] - grid[0]))
     return Test(jets, Nodes(np.stack(on_grid)[..., None], log_measure), truth)

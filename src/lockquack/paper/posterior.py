@@ -8,7 +8,7 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
 from lockquack.paper.scenarios import MODELS, PRIOR_NU, PRIOR_SCALE, PRIOR_VARIANCE
 
 #: Parameters of each model's normal likelihood by name, (chain, draw) or one number.
@@ -28,6 +28,6 @@ def posterior_draws(
     return {first: {"mu": mean, "sigma": 1.0}, second: {"mu": 0.0, "sigma": scale}}
 
 
-def models_at(y: Array, draws: Draws) -> dict[str, Predictive]:
+def models_at(y: Array, draws: Draws) -> dict[str, Model]:
     """Make models of these outcomes, those of the posterior or new ones."""
     return {name: lq.from_family("normal", y=y, **parameters) for name, parameters in draws.items()}

@@ -6,16 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from lockquack.parallel.cluster import active_client
 from lockquack.parallel.threads import (
     reuse_memory,
     thread_map,
 )
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -28,20 +25,28 @@ _CELLS_PER_TASK = 2**26
 _ONE_AT_A_TIME = threading.Lock()
 
 
+class Sharing(Protocol):
+    """Who may read something, and where."""
+
+    @property
+    def be_shared(self) -> bool:
+        """Whether several threads may read it at once."""
+
+    @property
+    def be_sent(self) -> bool:
+        """Whether reading takes so much work that it is worth sending elsewhere."""
+
+
 class Divisible(Protocol):
-    """What work can be divided over: a model of many observations."""
+    """What work can be divided over: a source of many observations."""
 
     @property
     def n_samples(self) -> int:
         """Number of draws in all chains together."""
 
     @property
-    def is_thread_safe(self) -> bool:
-        """Whether several threads may read tiles at once."""
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether reading takes so much work that it is worth sending elsewhere."""
+    def can(self) -> Sharing:
+        """Who may read it, and where."""
 
     def restrict(self, obs: slice) -> Self | None:
         """Return the same model of some observations; None where it cannot be cut."""
@@ -80,14 +85,14 @@ def map_observations(
         Whether the work must be done in this process.
     """
     client = None if here else active_client()
-    if client is not None and len(groups) > 1 and all(model.is_computed for model in models):
+    if client is not None and len(groups) > 1 and all(model.can.be_sent for model in models):
         yield from _on_cluster(client, work, models, groups, items)
         return
 
     def one_group(given: tuple[Any, ...]) -> R:
         return work(models, *given)
 
-    threads = None if all(model.is_thread_safe for model in models) else 1
+    threads = None if all(model.can.be_shared for model in models) else 1
     yield from thread_map(one_group, zip(groups, *items, strict=True), threads=threads)
 
 
@@ -140,7 +145,7 @@ def _batches(given: Iterable[tuple[Any, ...]], n_obs: int) -> Iterator[Sequence[
 def _do(work: Callable[..., R], models: Sequence[D], given: Sequence[tuple[Any, ...]]) -> list[R]:
     """Do the work of one task."""
     reuse_memory()
-    safe = all(model.is_thread_safe for model in models)
+    safe = all(model.can.be_shared for model in models)
     with nullcontext() if safe else _ONE_AT_A_TIME:
         return [work(models, *each) for each in given]
 

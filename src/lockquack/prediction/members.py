@@ -11,7 +11,7 @@ from lockquack.draws.psis import psis
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
 from lockquack.kernels import kernels_for
-from lockquack.models.model import Predictive
+from lockquack.models.source import Source
 from lockquack.quadrature.grid import Components, Rows
 
 #: Multiples of a component's spread, either side of its location, where the line is cut.
@@ -32,17 +32,17 @@ _MOST_REDRAWS = 1000
 class Member:
     """One model's predictive densities at a slice of the observations."""
 
-    model: Predictive
+    source: Source
     obs: slice
     log_weights: Array | None  # (chain, draw, obs), normalised; None: equal
     pareto_k: Array  # (obs,)
 
     @classmethod
-    def of(cls, model: Predictive, obs: slice, loo: bool) -> Member:
-        """Look at a model at some observations, each left out of its own prediction or not."""
+    def of(cls, source: Source, obs: slice, loo: bool) -> Member:
+        """Look at a source at some observations, each left out of its own prediction or not."""
         if not loo:
-            return cls(model, obs, None, np.zeros(obs.stop - obs.start))
-        return cls(model, obs, *psis(model.all_logp(obs)))
+            return cls(source, obs, None, np.zeros(obs.stop - obs.start))
+        return cls(source, obs, *psis(source.all_logp(obs)))
 
     def logpdf(self, y: Array, rows: Rows) -> Array:
         """Predictive log densities at scalar outcomes (point, row) of some rows of the slice."""
@@ -63,71 +63,71 @@ class Member:
         return result
 
     def _logpdf(self, y: Array, rows: Rows) -> Array:
-        kernels = kernels_for(self.model.n_samples * self.model.n_obs * _POINTS)
+        kernels = kernels_for(self.source.n_samples * self.source.n_obs * _POINTS)
         totals = []
         for chain, draws in self._blocks(len(y)):
             with np.errstate(over="ignore"):  # far out in the tails
-                logp = self.model.logp_at(y, chain, draws, rows + self.obs.start)
+                logp = self.source.logp_at(y, chain, draws, rows + self.obs.start)
             if self.log_weights is not None:
                 logp = logp + self.log_weights[chain, draws][:, rows]
             totals.append(kernels.log_sum_members(logp))
         total = log_sum_exp(np.stack(totals))
-        return total if self.log_weights is not None else total - np.log(self.model.n_samples)
+        return total if self.log_weights is not None else total - np.log(self.source.n_samples)
 
     def jet_at(self, y: Array, row: int) -> Jet:
         """Predictive jet at outcomes (point, component) of one row of the slice, (point,)."""
         at = np.array([self.obs.start + row])
         blocks = []
         for chain, draws in self._blocks(y.size):
-            jet = self.model.jets_at(y[:, None], chain, draws, at, derivatives=True)
+            jet = self.source.jets_at(y[:, None], chain, draws, at, derivatives=True)
             weight = np.zeros((1, 1, 1))
             if self.log_weights is not None:
                 weight = self.log_weights[chain, draws, row][None, :, None]
             blocks.append(power_pool(jet, weight, 1.0, axis=1)[:, 0])
         pooled = power_pool(stack_jets(blocks), np.zeros((1, 1)), 1.0)
         if self.log_weights is None:
-            pooled = replace(pooled, logp=pooled.logp - np.log(self.model.n_samples))
+            pooled = replace(pooled, logp=pooled.logp - np.log(self.source.n_samples))
         return pooled
 
     def draw(self, n: int, row: int, rng: np.random.Generator) -> Array:
         """Draw outcomes from the prediction of one row of the slice, (n, component)."""
-        model = self.model
+        source = self.source
         shares = None
         if self.log_weights is not None:
             shares = np.exp(self.log_weights[..., row]).ravel()
             shares /= shares.sum()
         at = np.array([self.obs.start + row])
-        outcomes = np.full((n, model.observations.d), np.nan)
+        outcomes = np.full((n, source.observations.d), np.nan)
         for _ in range(_MOST_REDRAWS):
             missing = np.flatnonzero(np.isnan(outcomes).any(axis=1))
             if not missing.size:
                 return outcomes
-            chosen = rng.choice(model.n_samples, size=missing.size, p=shares)
-            chain, draw = np.divmod(chosen, model.n_draws)
+            chosen = rng.choice(source.n_samples, size=missing.size, p=shares)
+            chain, draw = np.divmod(chosen, source.n_draws)
             for c in np.unique(chain):
                 mine = chain == c
-                outcomes[missing[mine]] = model.draw_outcomes(int(c), draw[mine], at, rng)[:, 0]
+                outcomes[missing[mine]] = source.draw_outcomes(int(c), draw[mine], at, rng)[:, 0]
         raise UnsupportedError(
-            f"{model.likelihood.description} hardly ever draws an outcome that its transform "
+            f"{source.likelihood.description} hardly ever draws an outcome that its transform "
             "can have."
         )
 
     def _blocks(self, n_points: int) -> Iterator[tuple[int, slice]]:
         """Cut the draws of each chain into blocks of equal size that fit the cache."""
-        n_draws = self.model.n_draws
+        n_draws = self.source.n_draws
         pieces = -(-n_draws * n_points // _NUMBERS_AT_ONCE)
         step = -(-n_draws // pieces)
-        for chain in range(self.model.n_chains):
+        for chain in range(self.source.n_chains):
             for start in range(0, n_draws, step):
                 yield chain, slice(start, min(start + step, n_draws))
 
 
-def members_at(models: Iterable[Predictive], obs: slice, *, loo: bool) -> list[Member]:
+def members_at(models: Iterable[Source], obs: slice, *, loo: bool) -> list[Member]:
     """Look at all models at some observations."""
     return [Member.of(model, obs, loo) for model in models]
 
 
-def log_components(models: Iterable[Predictive], obs: slice, y: Array, *, loo: bool) -> Array:
+def log_components(models: Iterable[Source], obs: slice, y: Array, *, loo: bool) -> Array:
     """Log densities of all models at outcomes (point, obs) → (K, point, obs)."""
     return components(members_at(models, obs, loo=loo))(y, np.arange(y.shape[1]))
 
@@ -137,7 +137,7 @@ def components(members: Sequence[Member]) -> Components:
     return lambda y, rows: np.stack([member.logpdf(y, rows) for member in members])
 
 
-def support_of(models: Mapping[str, Predictive], *, of_all: bool) -> tuple[float, float]:
+def support_of(models: Mapping[str, Source], *, of_all: bool) -> tuple[float, float]:
     """Outcomes that all models, or any of them, deem possible, as far as is known."""
     inner, outer = (max, min) if of_all else (min, max)
     known = [m.likelihood.support or (-np.inf, np.inf) for m in models.values()]
@@ -147,7 +147,7 @@ def support_of(models: Mapping[str, Predictive], *, of_all: bool) -> tuple[float
     return low, high
 
 
-def are_discrete(models: Mapping[str, Predictive]) -> bool:
+def are_discrete(models: Mapping[str, Source]) -> bool:
     """Whether the outcomes are discrete; a model of either kind beside one of the other fails."""
     discrete = [name for name, model in models.items() if model.likelihood.discrete]
     if 0 < len(discrete) < len(models):
@@ -159,15 +159,13 @@ def are_discrete(models: Mapping[str, Predictive]) -> bool:
     return bool(discrete)
 
 
-def require_evaluable(
-    models: Mapping[str, Predictive], what: str, *, vectors: bool = False
-) -> None:
+def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool = False) -> None:
     """Refuse models that are known at the observed outcomes only, or have several components.
 
     The latter are fine with ``vectors``.
     """
     for name, model in models.items():
-        if not model.evaluable:
+        if not model.can.evaluate:
             raise UnsupportedError(
                 f"Model {name!r} is known at the observed outcomes only, so {what}. Make it with "
                 "from_family or a PPL adapter."
@@ -211,14 +209,14 @@ def break_points(
 
 def _inner_edges(members: Sequence[Member], support: tuple[float, float]) -> Array:
     """Places inside the support where that of a component ends."""
-    known = [member.model.likelihood.support or () for member in members]
+    known = [member.source.likelihood.support or () for member in members]
     return np.array(sorted({at for ends in known for at in ends if support[0] < at < support[1]}))
 
 
 def _bulks(members: Sequence[Member], detailed: bool) -> Array:
     """Outcomes around each mode of each component, (mode, multiple, row)."""
     points = np.concatenate(
-        [member.model.bulks(member.obs, MULTIPLES, detailed=detailed) for member in members]
+        [member.source.bulks(member.obs, MULTIPLES, detailed=detailed) for member in members]
     )
     # A bulk that reaches beyond the range of a transform has no image there.
     missing = ~np.isfinite(points)

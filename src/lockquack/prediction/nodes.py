@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.jets import Array, log_sum_exp
-from lockquack.models.model import Predictive
+from lockquack.models.source import Source
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import (
@@ -56,7 +56,7 @@ class Laid:
 
 
 def lay_nodes(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     *,
     loo: bool,
     pools: Sequence[Pool] | None = None,
@@ -86,7 +86,7 @@ def lay_nodes(
 
 
 def refine_nodes(
-    laid: Sequence[Laid], models: Mapping[str, Predictive], pool: Pool, *, loo: bool
+    laid: Sequence[Laid], models: Mapping[str, Source], pool: Pool, *, loo: bool
 ) -> list[Laid]:
     """Add nodes where a particular pool needs them; groups that need none stay what they are."""
     rough = [part for part in laid if part.grid is None or (part.log_norm(pool)[1] > 1e-9).any()]
@@ -103,7 +103,7 @@ def refine_nodes(
 
 
 def _refine(
-    models: Sequence[Predictive],
+    models: Sequence[Source],
     obs: slice,
     part: Laid,
     *,
@@ -131,7 +131,7 @@ def general_pools(K: int) -> list[Pool]:
 
 
 def _lay(
-    models: Sequence[Predictive],
+    models: Sequence[Source],
     obs: slice,
     *,
     support: tuple[float, float],
@@ -174,8 +174,8 @@ def _all_outcomes(
     obs = members[0].obs
     seen = np.concatenate(
         [
-            members[0].model.observations.values[obs].ravel(),
-            *(m.model.bulks(obs, MULTIPLES, detailed=False).ravel() for m in members),
+            members[0].source.observations.values[obs].ravel(),
+            *(m.source.bulks(obs, MULTIPLES, detailed=False).ravel() for m in members),
         ]
     )
     first, last = np.clip([np.floor(seen.min()), max(np.ceil(seen.max()), 8.0)], *support)
@@ -262,5 +262,5 @@ def _on_outcomes(members: list[Member]) -> Callable[[Array], Array]:
 
 def _lies_within(member: Member, support: tuple[float, float]) -> bool:
     """Whether all of a component's mass lies where the pool can be positive."""
-    low, high = member.model.likelihood.support or (-np.inf, np.inf)
-    return member.model.is_complete and support[0] <= low and high <= support[1]
+    low, high = member.source.likelihood.support or (-np.inf, np.inf)
+    return member.source.can.integrate_to_one and support[0] <= low and high <= support[1]

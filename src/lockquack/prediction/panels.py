@@ -10,8 +10,8 @@ import numpy as np
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
 from lockquack.models.observations import Observations
+from lockquack.models.source import Source
 from lockquack.plots import DensityPanel
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.prediction.pooled import PooledDistribution
@@ -73,7 +73,7 @@ def pool_of_some(pool: Pool, rows: list[int], logp: Array) -> Array:
 
 
 def density_panel(
-    members: Mapping[str, Predictive],
+    members: Mapping[str, Source],
     pools: Mapping[str, Pool],
     position: int,
     observations: Observations,

@@ -10,7 +10,8 @@ import numpy as np
 
 from lockquack.draws.blocks import Kind
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model, sources_of
+from lockquack.models.source import Source
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.threads import thread_map
@@ -48,7 +49,7 @@ class PooledDistribution(HasIntervals):
     else is arithmetic on them. Arrays in and out have the observations last.
     """
 
-    models: Mapping[str, Predictive]
+    models: Mapping[str, Source]
     pool: Pool
     loo: bool
     laid: Sequence[Laid]
@@ -57,7 +58,7 @@ class PooledDistribution(HasIntervals):
     @classmethod
     def of(
         cls,
-        models: Mapping[str, Predictive],
+        models: Mapping[str, Source],
         operator: Operator,
         x: Array,
         *,
@@ -67,7 +68,7 @@ class PooledDistribution(HasIntervals):
     ) -> PooledDistribution:
         """Lay nodes for a pool of the models; every model must be evaluable anywhere."""
         pool = partial(operator.pool_density, x=x)
-        same = not loo and slices is None and all(m.same_everywhere for m in models.values())
+        same = not loo and slices is None and all(m.can.evaluate_once for m in models.values())
         if same:  # one observation tells about all
             slices = [slice(0, 1)]
         laid = lay_nodes(
@@ -228,7 +229,7 @@ class PooledDistribution(HasIntervals):
             columns = self._columns(self.laid[index])
             return ask(index, *(table[:, columns] for table in tables))
 
-        threads = None if all(model.is_thread_safe for model in self.models.values()) else 1
+        threads = None if all(model.can.be_shared for model in self.models.values()) else 1
         answers = thread_map(answer, range(len(self.laid)), threads=threads)
         return np.concatenate(list(answers), axis=-1)
 
@@ -374,7 +375,7 @@ def _shortest(rows: ContinuousRows | DiscreteRows, prob: float) -> Array:
 
 
 def normalise(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Model],
     operator: Operator,
     x: Array,
     *,
@@ -386,13 +387,13 @@ def normalise(
     Every model must be able to say its density anywhere. With ``loo``, draws are weighted by
     Pareto-smoothed importance sampling.
     """
-    pooled = PooledDistribution.of(models, operator, x, loo=loo, progressbar=progressbar)
-    return at_observed(pooled, progressbar=progressbar)
+    sources = sources_of(models)
+    pooled = PooledDistribution.of(sources, operator, x, loo=loo, progressbar=progressbar)
+    return at_observed(pooled, observed_densities(models, loo=loo, progressbar=progressbar))
 
 
-def at_observed(pooled: PooledDistribution, *, progressbar: bool | None = None) -> Normalised:
-    """Evaluate a pool at the observed outcomes."""
-    logp = observed_densities(pooled.models, loo=pooled.loo, progressbar=progressbar)
+def at_observed(pooled: PooledDistribution, logp: Array) -> Normalised:
+    """Evaluate a pool at the observed outcomes, where the models' log densities are (K, n)."""
     return Normalised(
         pooled.pool(logp) - pooled.log_norm,
         pooled.log_norm,
@@ -403,7 +404,7 @@ def at_observed(pooled: PooledDistribution, *, progressbar: bool | None = None) 
 
 
 def mix(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Model],
     operator: Operator,
     x: Array,
     *,
@@ -421,13 +422,15 @@ def mix(
 
 
 def observed_densities(
-    models: Mapping[str, Predictive], *, loo: bool, progressbar: bool | None = None
+    models: Mapping[str, Model], *, loo: bool, progressbar: bool | None = None
 ) -> Array:
     """Log predictive densities of the models at the observed outcomes, (K, n)."""
     kind: Kind = "loo" if loo else "in-sample"
     return np.stack(
         [
-            model.predict(kind, density=True, derivatives=False, progressbar=progressbar).jet.logp
+            model.passes.predict(
+                kind, density=True, derivatives=False, progressbar=progressbar
+            ).jet.logp
             for model in models.values()
         ]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from lockquack.errors import (
 )
 from lockquack.jets import Array
 from lockquack.models.labels import from_pandas, labels_of, require_same_labels
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
+from lockquack.models.source import Source
 from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.operators import Operator
 from lockquack.prediction.calibration import Calibrated, look_at, uniformity
@@ -33,6 +34,7 @@ from lockquack.prediction.pooled import (
     PooledDistribution,
     at_observed,
     mix,
+    observed_densities,
 )
 from lockquack.prediction.stored import WeightedDraws, stored_mixture
 from lockquack.prediction.streamed import distribution_of
@@ -77,7 +79,7 @@ class Distribution:
     array([ 0.9, -0.5])
     """
 
-    models: Mapping[str, Predictive]
+    models: Mapping[str, Model]
     operator: Operator
     x: Array
     observations: Observations
@@ -92,6 +94,11 @@ class Distribution:
         kind = "leave-one-out" if self.loo else "predictive"
         sizes = ", ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
         return f"<Distribution {self.operator!r} of {', '.join(self.models)}; {kind}; {sizes}>"
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Where the models' densities come from."""
+        return sources_of(self.models)
 
     @property
     def scalar(self) -> bool:
@@ -132,7 +139,7 @@ class Distribution:
         if self.scalar:
             return self._label(self.pooled.logpdf(points), leading, "logpdf")
         outcomes = points.reshape(len(points), *self.observations.values.shape)
-        pooled = log_densities(self.models, self.operator, self.x, outcomes, loo=self.loo)
+        pooled = log_densities(self.sources, self.operator, self.x, outcomes, loo=self.loo)
         values = pooled - normalised.log_norm
         return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
@@ -330,7 +337,7 @@ class Distribution:
         from lockquack.prediction.panels import density_panel, locate
 
         panel = density_panel(
-            self.models,
+            self.sources,
             {self.operator.name: partial(self.operator.pool_density, x=self.x)},
             locate(self.observations, obs),
             self.observations,
@@ -359,7 +366,7 @@ class Distribution:
         """
         if self.scalar:
             return self._label(self.pooled.mode()[None], None, "mode")
-        highest = modes(self.models, self.operator, self.x, self._draws(), loo=self.loo)
+        highest = modes(self.sources, self.operator, self.x, self._draws(), loo=self.loo)
         return self._label(highest.reshape(1, -1), None, "mode")
 
     def sample(
@@ -403,9 +410,9 @@ class Distribution:
             self.normalised(stacklevel=stacklevel + 1)
             draws = self.pooled.sample(n, rng)[..., None]
             return self._tree(draws, "inverse-cdf", {})
-        require_evaluable(self.models, "the combination cannot be sampled", vectors=True)
+        require_evaluable(self.sources, "the combination cannot be sampled", vectors=True)
         drawn = sample_each(
-            self.models,
+            self.sources,
             self.operator,
             self.x,
             n,
@@ -457,7 +464,7 @@ class Distribution:
         """The numbers behind it, without labels; for scalar outcomes."""
         if "pooled" not in self._known:
             self._known["pooled"] = distribution_of(
-                self.models,
+                self.sources,
                 self.operator,
                 self.x,
                 loo=self.loo,
@@ -468,9 +475,9 @@ class Distribution:
     @property
     def marginals(self) -> PooledDistribution | DrawnDistribution | WeightedDraws:
         """The distributions of outcomes, or of their components, without labels."""
-        if not all(model.evaluable for model in self.models.values()):
+        if not all(source.can.evaluate for source in self.sources.values()):
             if "stored" not in self._known:
-                mixture = stored_mixture(self.models, self.operator, self.x, loo=self.loo)
+                mixture = stored_mixture(self.sources, self.operator, self.x, loo=self.loo)
                 self._known["stored"] = mixture
             return self._known["stored"]
         if self.scalar:
@@ -524,8 +531,10 @@ class Distribution:
                 self.models, self.operator, self.x, loo=self.loo, progressbar=self.progressbar
             )
         if self.scalar:
-            return at_observed(self.pooled, progressbar=self.progressbar)
-        require_evaluable(self.models, "the combination cannot be normalised", vectors=True)
+            pooled = self.pooled
+            logp = observed_densities(self.models, loo=self.loo, progressbar=self.progressbar)
+            return at_observed(pooled, logp)
+        require_evaluable(self.sources, "the combination cannot be normalised", vectors=True)
         return normalise_by_draws(
             self.models,
             self.operator,
@@ -537,9 +546,9 @@ class Distribution:
 
     def _notes(self, result: Normalised) -> list[Note]:
         if not isinstance(result, NormalisedBySampling):
-            return density_notes(self.models, result, self.observations)
+            return density_notes(self.sources, result, self.observations)
         quiet = replace(result, relative_error=np.zeros_like(result.relative_error))
-        notes = density_notes(self.models, quiet, self.observations)
+        notes = density_notes(self.sources, quiet, self.observations)
         bad = (result.relative_error > _LARGE_ERROR) | (result.importance_k > 0.7)
         if bad.any():
             worst = int(np.where(bad, result.importance_k, -np.inf).argmax())
@@ -639,7 +648,7 @@ class Distribution:
                 worst = np.nanmax if statistic in ("pareto_k", "log_norm_error") else np.nanmin
                 attrs[f"worst_{statistic}"] = float(worst(values))
         # ArviZ takes whole numbers for continuous unless their type says what they are.
-        whole = are_discrete(self.models)
+        whole = are_discrete(self.sources)
         kind = np.int64 if whole and np.isfinite(draws).all() else np.float64
         predicted = self.observations.label_components(draws[None].astype(kind), leading, name)
         groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=attrs)}

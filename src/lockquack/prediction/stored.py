@@ -19,7 +19,7 @@ import numpy as np
 from lockquack.draws.psis import psis
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.source import Source
 from lockquack.operators import Operator
 from lockquack.quadrature.intervals import HasIntervals
 
@@ -78,7 +78,7 @@ class WeightedDraws(HasIntervals):
 
 
 def stored_mixture(
-    models: Mapping[str, Predictive], operator: Operator, x: Array, *, loo: bool
+    models: Mapping[str, Source], operator: Operator, x: Array, *, loo: bool
 ) -> WeightedDraws:
     """Mix the stored draws of models, component by component of the outcomes."""
     _require_known(models, operator)
@@ -95,8 +95,8 @@ def stored_mixture(
     )
 
 
-def _require_known(models: Mapping[str, Predictive], operator: Operator) -> None:
-    unknown = next(name for name, model in models.items() if not model.evaluable)
+def _require_known(models: Mapping[str, Source], operator: Operator) -> None:
+    unknown = next(name for name, model in models.items() if not model.can.evaluate)
     if not operator.normalised:
         raise UnsupportedError(
             f"Model {unknown!r} is known at the observed outcomes only, so the combination cannot "
@@ -104,7 +104,7 @@ def _require_known(models: Mapping[str, Predictive], operator: Operator) -> None
             "tell about mixtures only, such as lq.stack.)"
         )
     for name, model in models.items():
-        if model.stored_outcomes is None:
+        if model.outcome_draws is None:
             raise UnsupportedError(
                 f"Model {unknown!r} is known at the observed outcomes only, and model {name!r} has "
                 "no predictive draws. Make all models with from_family or a PPL adapter, or read "
@@ -113,21 +113,21 @@ def _require_known(models: Mapping[str, Predictive], operator: Operator) -> None
             )
 
 
-def _outcomes(name: str, model: Predictive) -> Array:
-    assert model.stored_outcomes is not None
-    values = np.asarray(model.stored_outcomes.values)
+def _outcomes(name: str, model: Source) -> Array:
+    assert model.outcome_draws is not None
+    values = np.asarray(model.outcome_draws.values)
     if not np.isfinite(values).all():
         raise NonFiniteError(f"The predictive draws of model {name!r} are not all finite.")
     return values
 
 
-def _draw_weights(model: Predictive, *, loo: bool) -> Array:
+def _draw_weights(model: Source, *, loo: bool) -> Array:
     """Weights of the draws at each observation, (chain, draw, n)."""
     if not loo:
         return np.full((model.n_chains, model.n_draws, model.n_obs), 1.0 / model.n_samples)
     return np.concatenate(list(model.map_groups(_loo_weights, ("logp",))), axis=2)
 
 
-def _loo_weights(models: Sequence[Predictive], obs: slice) -> Array:
+def _loo_weights(models: Sequence[Source], obs: slice) -> Array:
     log_weights, _ = psis(models[0].all_logp(obs))
     return np.exp(log_weights)

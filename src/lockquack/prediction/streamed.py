@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.source import Source
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
@@ -23,7 +23,7 @@ _KEPT = 2**14
 
 
 def distribution_of(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     operator: Operator,
     x: Array,
     *,
@@ -32,7 +32,7 @@ def distribution_of(
 ) -> PooledDistribution:
     """Make the pool of the models a distribution; every model must be evaluable anywhere."""
     few = next(iter(models.values())).n_obs <= _KEPT
-    same = not loo and all(model.same_everywhere for model in models.values())
+    same = not loo and all(model.can.evaluate_once for model in models.values())
     if few or same:
         return PooledDistribution.of(models, operator, x, loo=loo, progressbar=progressbar)
     require_evaluable(models, "the combination cannot be normalised")
@@ -131,7 +131,7 @@ class StreamedDistribution(PooledDistribution):
 
 
 def ask_side_by_side(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     pools: Sequence[Pool],
     question: Callable[..., Array],
     *tables: Array,
@@ -166,7 +166,7 @@ def ask_side_by_side(
 
 
 def _by_groups(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     answer: Callable[..., Array],
     tables: Sequence[Array],
     progressbar: bool | None,
@@ -184,7 +184,7 @@ def _by_groups(
 
 
 def _answer(
-    models: Sequence[Predictive],
+    models: Sequence[Source],
     obs: slice,
     *columns: Array,
     names: Sequence[str],
@@ -199,7 +199,7 @@ def _answer(
 
 
 def _answer_each(
-    models: Sequence[Predictive],
+    models: Sequence[Source],
     obs: slice,
     *columns: Array,
     names: Sequence[str],

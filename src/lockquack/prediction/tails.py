@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.source import Source
 from lockquack.operators import Operator
 from lockquack.prediction.members import Member
 
@@ -19,7 +19,7 @@ _OBSERVATIONS = 20
 
 
 def heaviest_tail(
-    models: Mapping[str, Predictive], operator: Operator, x: Array
+    models: Mapping[str, Source], operator: Operator, x: Array
 ) -> tuple[int, float] | None:
     """Find an observation at which the pool is too heavy to have an integral.
 
@@ -42,7 +42,7 @@ def heaviest_tail(
 
 
 def _slope(
-    models: Mapping[str, Predictive], operator: Operator, x: Array, observation: int, ray: Array
+    models: Mapping[str, Source], operator: Operator, x: Array, observation: int, ray: Array
 ) -> float:
     """Slope of the pool's log density in the log distance at the far end of a ray."""
     obs = slice(observation, observation + 1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, stack_jets
-from lockquack.models.model import Predictive
+from lockquack.models.source import Source
 from lockquack.operators import Linear, Operator
 from lockquack.prediction.members import Member
 from lockquack.prediction.pooled import PooledDistribution
@@ -21,7 +21,7 @@ class ModelTarget(Target):
 
     def __init__(
         self,
-        models: Mapping[str, Predictive],
+        models: Mapping[str, Source],
         operator: Operator,
         x: Array,
         observation: int,
@@ -32,7 +32,7 @@ class ModelTarget(Target):
         self.obs = slice(observation, observation + 1)
         self.members = [Member.of(model, self.obs, loo) for model in models.values()]
         K = len(self.members)
-        self.d = self.members[0].model.observations.d
+        self.d = self.members[0].source.observations.d
         self.weights = np.abs(operator.weights(x, K))
         self.envelope = operator.mixture_above(x, K)
         self.narrow = operator.vanishes_with_any
@@ -57,11 +57,11 @@ class ModelTarget(Target):
     def draw_component(self, k: int, n: int, rng: np.random.Generator) -> Array:
         """Draw from a model, (n, d); of a scalar outcome by inversion where it has no generator."""
         member = self.members[k]
-        if member.model.can_draw:
+        if member.source.can.draw:
             return member.draw(n, 0, rng)
         if self.d > 1:
             raise UnsupportedError(
-                f"Model {list(self.models)[k]!r} ({member.model.likelihood.description}) has "
+                f"Model {list(self.models)[k]!r} ({member.source.likelihood.description}) has "
                 f"outcomes of {self.d} components and no generator of random outcomes, so its "
                 "combinations cannot be sampled. Make it with from_family, or give from_jax "
                 "sample=."

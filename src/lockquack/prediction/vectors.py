@@ -11,7 +11,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from lockquack.jets import Array
-from lockquack.models.model import Predictive, cut
+from lockquack.models.model import Model, sources_of
+from lockquack.models.source import Source
+from lockquack.numeric import cut
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
@@ -33,7 +35,7 @@ class NormalisedBySampling(Normalised):
 
 
 def normalise_by_draws(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Model],
     operator: Operator,
     x: Array,
     *,
@@ -43,7 +45,7 @@ def normalise_by_draws(
 ) -> NormalisedBySampling:
     """Normalise the pool at each observation by importance sampling, and evaluate it there."""
     work = _AtEach(tuple(models), operator, x, loo, _normalised)
-    done = _for_each(work, models, rng, "normalisers", progressbar)
+    done = _for_each(work, sources_of(models), rng, "normalisers", progressbar)
     parts = [drawn for drawn, _ in done]
     pareto_k = np.stack([k_hats for _, k_hats in done], axis=1)
     log_norm = np.array([part.log_norm for part in parts])
@@ -59,7 +61,7 @@ def normalise_by_draws(
 
 
 def sample_each(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     operator: Operator,
     x: Array,
     n: int,
@@ -93,7 +95,7 @@ class _AtEach:
     loo: bool
     work: Callable[[ModelTarget, np.random.Generator], Any]
 
-    def __call__(self, models: Sequence[Predictive], obs: slice, seeds: Array) -> list[Any]:
+    def __call__(self, models: Sequence[Source], obs: slice, seeds: Array) -> list[Any]:
         named = dict(zip(self.names, models, strict=True))
         return [
             self.work(
@@ -106,7 +108,7 @@ class _AtEach:
 
 def _for_each(
     work: _AtEach,
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     rng: np.random.Generator,
     title: str,
     progressbar: bool | None,
@@ -126,7 +128,7 @@ def _for_each(
 
 
 def log_densities(
-    models: Mapping[str, Predictive], operator: Operator, x: Array, y: Array, *, loo: bool
+    models: Mapping[str, Source], operator: Operator, x: Array, y: Array, *, loo: bool
 ) -> Array:
     """Log densities of the pool, not normalised, at outcomes (point, n, d) → (point, n)."""
     each = []
@@ -137,7 +139,7 @@ def log_densities(
 
 
 def modes(
-    models: Mapping[str, Predictive], operator: Operator, x: Array, draws: Array, *, loo: bool
+    models: Mapping[str, Source], operator: Operator, x: Array, draws: Array, *, loo: bool
 ) -> Array:
     """Outcomes of the highest density, (n, d), uphill from the highest of draws (draw, n, d)."""
     found = np.empty(draws.shape[1:])

@@ -31,8 +31,8 @@ from lockquack.fitting.identifiability import collinear, duplicates
 from lockquack.fitting.problems import problem_for
 from lockquack.fitting.smooth import SmoothProblem
 from lockquack.jets import Array, softmax
-from lockquack.models.model import Predictive
 from lockquack.models.observations import Observations
+from lockquack.models.source import Source
 from lockquack.operators import Linear, Locking, Operator
 from lockquack.operators.space import Interval, Phases, Positive
 from lockquack.prediction.nodes import Laid
@@ -168,7 +168,7 @@ def node_notes(
 
 
 def density_notes(
-    models: Mapping[str, Predictive], result: Normalised, observations: Observations
+    models: Mapping[str, Source], result: Normalised, observations: Observations
 ) -> list[Note]:
     """Remark on a normalised density."""
     consequence = "So is the density of the combination there."
@@ -196,7 +196,7 @@ def _quadrature_notes(wrong: Array, observations: Observations) -> list[Note]:
 
 
 def pareto_notes(
-    models: Mapping[str, Predictive],
+    models: Mapping[str, Source],
     pareto_k: Iterable[Array],
     observations: Observations,
     consequence: str,
@@ -332,7 +332,7 @@ def _convex_relative(problem: Problem) -> ConvexProblem | None:
 
 
 def examine_edges(
-    models: Mapping[str, Predictive], operator: Operator, rule: Rule, x: Array
+    models: Mapping[str, Source], operator: Operator, rule: Rule, x: Array
 ) -> list[Note]:
     """Look at the combination where supports end; refuse one for which the rule is not proper."""
     likelihoods = [model.likelihood for model in models.values()]
@@ -382,11 +382,11 @@ def _pooled_order(orders: Sequence[float | None], operator: Operator, x: Array) 
     return float(np.diff(pooled)[0] / np.diff(log_distance)[0])
 
 
-def examine_tails(models: Mapping[str, Predictive], operator: Operator, x: Array) -> list[Note]:
+def examine_tails(models: Mapping[str, Source], operator: Operator, x: Array) -> list[Note]:
     """Refuse a pool that cannot be normalised, where its operator does not rule that out."""
     if operator.always_integrable:
         return []
-    unknown = [name for name, model in models.items() if not model.evaluable]
+    unknown = [name for name, model in models.items() if not model.can.evaluate]
     if unknown and isinstance(operator, Locking):
         return [
             Note(

@@ -16,6 +16,7 @@ from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.compare import compare
+from lockquack.models.model import sources_of
 from lockquack.plots import DensityPanel
 from lockquack.prediction.prediction import coverage_table
 from lockquack.remarks.notes import Note, pareto_notes
@@ -141,8 +142,8 @@ class _Gatherer:
         k_hat = np.stack([m.loo(progressbar=self.progressbar).pareto_k for m in models.values()])
         if not any(note.category is ParetoWarning for note in self.fit.notes):
             consequence = "So are its log score and its calibration there."
-            self.notes += pareto_notes(models, k_hat, observations, consequence)
-        limits = np.array([pareto_k_threshold(model.n_samples) for model in models.values()])
+            self.notes += pareto_notes(sources_of(models), k_hat, observations, consequence)
+        limits = np.array([pareto_k_threshold(model.source.n_samples) for model in models.values()])
         return pd.DataFrame(
             {
                 "largest": k_hat.max(axis=1),
@@ -181,7 +182,7 @@ def _why_not(fit: Combination, thorough: bool | None) -> str:
             "The combination was read from a file, which holds its weights and scores but not "
             "the draws of its models. Fit it again from the models for this part."
         )
-    work = sum(float(model.n_samples) * model.n_obs for model in fit.models.values())
+    work = sum(float(model.source.n_samples) * model.source.n_obs for model in fit.models.values())
     if thorough is False:
         return "It takes long and was not asked for."
     if thorough is None and work > _AFFORDABLE:

@@ -133,7 +133,7 @@ def what_was_combined(contents: Contents) -> str:
             ("likelihood", [model.likelihood.description for model in each]),
             ("chains", [model.n_chains for model in each]),
             ("draws each", [model.n_draws for model in each]),
-            ("known at", [where[model.evaluable] for model in each]),
+            ("known at", [where[model.source.can.evaluate] for model in each]),
         ]
         models = table("model", fit.models, columns)
     return section("What was combined", facts(known), models)

@@ -12,7 +12,7 @@ import numpy as np
 from lockquack.draws.collapse import Collapsed
 from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet
-from lockquack.models.model import Predictive
+from lockquack.transforms import Transform
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ class Rule(ABC):
         """Units of the outcome, one per component, from outcomes of shape (n, d)."""
         return np.ones(y.shape[1])
 
-    def view(self, model: Predictive) -> Predictive:
-        """Return the model as the rule looks at it."""
-        return model
+    @property
+    def coordinates(self) -> Transform | None:
+        """The change of coordinates by whose weight it looks at derivatives; None: as they are."""
+        return None
 
     def bears(self, edge: Edge) -> bool:
         """Whether the rule is proper for a density that ends like this."""

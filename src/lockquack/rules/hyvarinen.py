@@ -13,9 +13,6 @@ from lockquack.draws.collapse import Collapsed
 from lockquack.errors import ParameterError, ScaleError
 from lockquack.families.base import Edge
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
-from lockquack.models.observations import require_inside
-from lockquack.models.weighted import Stretched
 from lockquack.numeric import as_numeric
 from lockquack.rules.base import Pooled, Rule
 from lockquack.transforms import Logit, Transform, get_transform
@@ -92,7 +89,8 @@ class Hyvarinen(Rule):
         return {"scale": self.scale, "transform": self.transform, "bounds": self.bounds}
 
     @cached_property
-    def _change(self) -> Transform | None:
+    def coordinates(self) -> Transform | None:
+        """The change of coordinates by whose weight it looks at derivatives; None: as they are."""
         if self.transform is None:
             return None
         return get_transform(self.transform) if self.bounds is None else Logit(*self.bounds)
@@ -102,7 +100,7 @@ class Hyvarinen(Rule):
         n, d = y.shape
         if self.scale is not None:
             return _given_unit(self.scale, d)
-        z = y if self._change is None else self._change.forward(y)
+        z = y if self.coordinates is None else self.coordinates.forward(y)
         spread = z.std(axis=0, ddof=1) if n > 1 else np.zeros(d)
         if not (spread > 0).all():
             raise ScaleError(
@@ -110,14 +108,6 @@ class Hyvarinen(Rule):
                 "observations), so it has no unit. Set one with scale=."
             )
         return np.asarray(spread)
-
-    def view(self, model: Predictive) -> Predictive:
-        """Return the model as the rule looks at it: through the weight, if there is one."""
-        if self._change is None:
-            return model
-        observations, domain = model.observations, self._change.domain
-        require_inside(f"transform {self.transform!r}", observations.values, domain, observations)
-        return Stretched.of(model, self._change)
 
     def bears(self, edge: Edge) -> bool:
         """Whether q h ∂ log q vanishes at such an edge."""
@@ -129,9 +119,10 @@ class Hyvarinen(Rule):
 
     def _vanishing(self, edge: Edge) -> float:
         """Power of the distance with which h vanishes: 2 where z has no end, 1 where it has one."""
-        if self._change is None or edge.at not in self._change.domain:
+        change = self.coordinates
+        if change is None or edge.at not in change.domain:
             return 0.0
-        return 2.0 if np.isinf(self._change.image[self._change.domain.index(edge.at)]) else 1.0
+        return 2.0 if np.isinf(change.image[change.domain.index(edge.at)]) else 1.0
 
     def score(self, pooled: Pooled) -> Array:
         """Score each observation, (n,), from jets in units of the outcome."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,8 @@ from lockquack.errors import (
 )
 from lockquack.families import find_family
 from lockquack.families.base import Edge, worst_edges
-from lockquack.families.discrete import impossible
 from lockquack.families.refused import find_refused
-from lockquack.jets import Array, Numeric, all_finite
+from lockquack.jets import Numeric
 from lockquack.models.labels import (
     labels_of,
     require_same_labels,
@@ -29,65 +28,19 @@ from lockquack.models.labels import (
     storable,
     string_dims,
 )
-from lockquack.models.model import Likelihood, Predictive
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.model import Model
 from lockquack.models.observations import (
     COMPONENT_DIM,
+    SAMPLE_DIMS,
     Observations,
     as_observations,
     require_inside,
+    require_whole,
 )
 from lockquack.numeric import as_numeric
-
-SAMPLE_DIMS = ("chain", "draw")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ArrayPredictive(Predictive):
-    """Draws held as three arrays; the derivatives have no components where there are none."""
-
-    logp_draws: Numeric  # (chain, draw, obs)
-    grad_draws: Numeric  # (chain, draw, obs, component or 0)
-    curv_draws: Numeric  # (chain, draw, obs, component or 0)
-
-    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
-        """Log densities of a tile, shape (draws, obs)."""
-        return _float64(self.logp_draws[chain, draws, obs])
-
-    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
-        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
-        self.require_derivatives()
-        return (
-            _float64(self.grad_draws[chain, draws, obs]),
-            _float64(self.curv_draws[chain, draws, obs]),
-        )
-
-    @property
-    def has_derivatives(self) -> bool:
-        """Whether :meth:`derivatives` works; without, there is the log score only."""
-        return self.grad_draws.shape[-1] > 0
-
-    @property
-    def draws_are_contiguous(self) -> bool:
-        """Whether neighbouring draws, not neighbouring observations, lie together in memory."""
-        held = self.grad_draws if self.has_derivatives else self.logp_draws
-        _, draw, obs = held.strides[:3]
-        return bool(abs(draw) < abs(obs))
-
-    @property
-    def is_thread_safe(self) -> bool:
-        """Whether several threads may read tiles at once."""
-        return True
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether reading takes so much work that it is worth sending elsewhere: it does not."""
-        return False
-
-    @property
-    def is_read_in_place(self) -> bool:
-        """Whether tiles are memory that is held, so that reading them makes no arrays."""
-        held = (self.logp_draws, self.grad_draws, self.curv_draws)
-        return all(array.dtype == np.float64 for array in held)
+from lockquack.sources.chunked import ChunkedSource
+from lockquack.sources.in_memory import ArraySource, first_not_finite
 
 
 def from_arrays(
@@ -99,7 +52,7 @@ def from_arrays(
     support: tuple[float, float] | None = None,
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
-) -> Predictive:
+) -> Model:
     r"""Take a model from arrays of log densities and, if known, their derivatives in the outcome.
 
     .. math::
@@ -140,7 +93,7 @@ def from_arrays(
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives.
 
     Examples
@@ -150,7 +103,7 @@ def from_arrays(
     >>> y = np.array([-1.0, 0.5, 2.0])
     >>> mu = np.random.default_rng(1).normal(0.5, 0.5, size=(4, 250, 1))
     >>> lq.from_arrays(logp=-0.5 * (y - mu) ** 2, grad=mu - y, curv=-np.ones((4, 250, 3)), y=y)
-    <ArrayPredictive arrays; chain: 4, draw: 250, obs_id: 3, components: 1>
+    <Model arrays; chain: 4, draw: 250, obs_id: 3, components: 1>
     """
     observations = as_observations(_labelled_like(y, logp), component_dim)
     draws = {"logp": _sample_first("logp", logp, observations, vector=False)}
@@ -170,21 +123,21 @@ def from_arrays(
             )
     described = _with_support(_named(likelihood), support, observations)
     if any(map(is_chunked, draws.values())):
-        from lockquack.sources.chunked import ChunkedPredictive
-
-        return ChunkedPredictive.of(observations, described, draws)
+        return Model(ChunkedSource.of(observations, described, draws))
     for name, array in draws.items():
         _require_finite(name, array, observations)
     tail = (observations.n, observations.d if "grad" in draws else 0)
     nothing = np.empty((*shape, observations.n, 0))
-    return ArrayPredictive(
-        observations,
-        n_chains=shape[0],
-        n_draws=shape[1],
-        likelihood=described,
-        logp_draws=draws["logp"],
-        grad_draws=draws.get("grad", nothing).reshape(*shape, *tail),
-        curv_draws=draws.get("curv", nothing).reshape(*shape, *tail),
+    return Model(
+        ArraySource(
+            observations,
+            n_chains=shape[0],
+            n_draws=shape[1],
+            likelihood=described,
+            logp_draws=draws["logp"],
+            grad_draws=draws.get("grad", nothing).reshape(*shape, *tail),
+            curv_draws=draws.get("curv", nothing).reshape(*shape, *tail),
+        )
     )
 
 
@@ -228,19 +181,6 @@ def _with_support(likelihood: Likelihood, support: Any, observations: Observatio
         require_inside("support", observations.values, (low, high), observations)
     edges = (*likelihood.edges, Edge(low, np.inf), Edge(high, np.inf))
     return replace(likelihood, edges=worst_edges(edges))
-
-
-def require_whole(what: str, observations: Observations, support: tuple[float, float]) -> None:
-    """Refuse outcomes that are not whole numbers from the first to the last of the support."""
-    bad = impossible(observations.values, support).any(axis=1)
-    if bad.any():
-        at = int(np.flatnonzero(bad)[0])
-        low, high = support
-        upper = f" to {high:g}" if np.isfinite(high) else ""
-        raise SupportError(
-            f"The {what} needs whole numbers from {low:g}{upper}; {bad.sum()} outcome(s) are not, "
-            f"first {observations.values[at].tolist()} at {observations.describe(at)}."
-        )
 
 
 def _labelled_like(y: Any, logp: Any) -> Any:
@@ -327,19 +267,3 @@ def _require_finite(name: str, array: Numeric, observations: Observations) -> No
         raise NonFiniteError(
             f"{name} is {value} at chain {chain}, draw {draw}, {observations.describe(obs)}."
         )
-
-
-def first_not_finite(array: Numeric) -> tuple[float, tuple[int, int, int]] | None:
-    """Find a value in (chain, draw, obs, ...) that is not finite, and where it is."""
-    if all_finite(array):
-        return None
-    for chain, draw in np.ndindex(array.shape[:2]):
-        bad = np.argwhere(~np.isfinite(array[chain, draw]))
-        if len(bad):
-            first = tuple(bad[0].tolist())
-            return float(array[chain, draw][first]), (chain, draw, first[0])
-    return None
-
-
-def _float64(tile: Numeric) -> Array:
-    return np.asarray(tile, dtype=np.float64)

@@ -11,17 +11,18 @@ import xarray as xr
 
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
-from lockquack.models.model import Predictive
+from lockquack.models.containers import log_marginal_likelihood
+from lockquack.models.model import Model
 from lockquack.models.observations import as_observations
+from lockquack.models.source import Source
 from lockquack.sources.arrays import from_arrays
-from lockquack.sources.datatree import _log_marginal_likelihood as log_marginal_likelihood
-from lockquack.sources.evaluable import stored_log_likelihood
+from lockquack.sources.density import stored_log_likelihood
 from lockquack.sources.pymc import ATOMS, parts_of, read_tree
 from lockquack.sources.pytensor_rewriting import rebuilt
-from lockquack.sources.pytensor_sources import Source
+from lockquack.sources.pytensor_sources import LogDensityGraph
 
 
-def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Predictive:
+def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Model:
     r"""Take a model and its posterior from Bambi.
 
     .. math::
@@ -54,7 +55,7 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Predictive:
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives; its method
         ``with_data(y, newdata=...)`` gives the same posterior's predictions of other outcomes.
 
@@ -64,7 +65,7 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Predictive:
     >>> import lockquack as lq
     >>> model = bmb.Model("weight ~ height + (1|group)", data)  # doctest: +SKIP
     >>> lq.from_bambi(model, model.fit())  # doctest: +SKIP
-    <GraphPredictive Normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
+    <Model Normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
     """
     import bambi as bmb
 
@@ -76,7 +77,8 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Predictive:
     fitted = _Fitted(model, tree["posterior"].to_dataset(), log_marginal_likelihood(tree))
     fitted.require_plain_response()
     stored = stored_log_likelihood(tree, fitted.term.name) if newdata is None else None
-    return fitted.predictive(fitted.response(newdata), newdata, original=True, stored=stored)
+    y = fitted.response(newdata)
+    return Model(fitted.source(y, newdata, original=True, stored=stored))
 
 
 @dataclass(frozen=True)
@@ -127,25 +129,25 @@ class _Fitted:
         trials = "Binomial" in self.name and not self.name.endswith("NegativeBinomial")
         return values[:, 0] if values.ndim == 2 and (trials or values.shape[1] == 1) else values
 
-    def predictive(self, y: Any, newdata: Any, *, original: bool, stored: Any = None) -> Predictive:
-        """Make the model at some outcomes; ``original`` tells that Bambi evaluates them too."""
+    def source(self, y: Any, newdata: Any, *, original: bool, stored: Any = None) -> Source:
+        """Make the source at some outcomes; ``original`` tells that Bambi evaluates them too."""
         parameters = self._parameters(newdata)
         if parameters is None:
             return self._from_log_likelihood(y, newdata, original=original)
-        source = replace(self._source(parameters), stored=stored)
+        graph = replace(self._graph(parameters), stored=stored)
         observations = as_observations(y)
-        n = {values.shape[2] for values in source.theta.values()} - {1}
+        n = {values.shape[2] for values in graph.theta.values()} - {1}
         if n - {observations.n}:
             raise ShapeError(f"newdata has {max(n)} rows; there are {observations.n} outcomes.")
-        model = source.predictive(observations, self.rebuild)
+        source = graph.source(observations, self.rebuild)
         if original:
-            self._require_agreement(model, newdata)
-        return model
+            self._require_agreement(source, newdata)
+        return source
 
-    def rebuild(self, y: Any, /, *, newdata: Any) -> Predictive:
+    def rebuild(self, y: Any, /, *, newdata: Any) -> Source:
         """Make the model at other outcomes and predictors."""
         again = replace(self, log_marginal_likelihood=None)
-        return again.predictive(y, newdata, original=False)
+        return again.source(y, newdata, original=False)
 
     def _parameters(self, newdata: Any) -> dict[str, Numeric] | None:
         """Draws of the arguments of the likelihood, (chain, draw, obs or 1) or constants.
@@ -165,7 +167,7 @@ class _Fitted:
         values = {name: np.asarray(value, dtype=np.float64) for name, value in given.items()}
         return values if all(value.ndim <= 3 for value in values.values()) else None
 
-    def _source(self, parameters: Mapping[str, Numeric]) -> Source:
+    def _graph(self, parameters: Mapping[str, Numeric]) -> LogDensityGraph:
         """Write the log density of one outcome, given the arguments of its likelihood."""
         import pymc as pm
         from bambi.families.family import get_response_dist
@@ -192,7 +194,7 @@ class _Fitted:
         discrete = np.dtype(rv.dtype).kind in "biu"
         y = TensorType(rv.dtype if discrete else "float64", (None,))("y")
         parts = parts_of(rv)
-        return Source(
+        return LogDensityGraph(
             y,
             rebuilt(pm.logp(rv, y), {}),
             dict(theta.values()),
@@ -224,12 +226,12 @@ class _Fitted:
         group = _dataset(computed, "log_likelihood")
         return group[next(iter(group.data_vars))].transpose("chain", "draw", ...)
 
-    def _require_agreement(self, model: Predictive, newdata: Any) -> None:
+    def _require_agreement(self, source: Source, newdata: Any) -> None:
         """Compare the first and the last draw of a chain with Bambi's own log likelihood."""
-        ends = sorted({0, model.n_draws - 1})
+        ends = sorted({0, source.n_draws - 1})
         theirs = self._log_likelihood(self.posterior.isel(chain=[0], draw=ends), newdata).values
-        everything = slice(0, model.n_obs)
-        ours = np.stack([model.logp(0, slice(at, at + 1), everything)[0] for at in ends])
+        everything = slice(0, source.n_obs)
+        ours = np.stack([source.logp(0, slice(at, at + 1), everything)[0] for at in ends])
         if not np.allclose(ours, theirs[0], rtol=1e-6, atol=1e-6, equal_nan=True):
             worst = float(np.nanmax(np.abs(ours - theirs[0])))
             raise UnsupportedError(
@@ -238,14 +240,14 @@ class _Fitted:
                 "model.compute_log_likelihood, and the log score."
             )
 
-    def _from_log_likelihood(self, y: Any, newdata: Any, *, original: bool) -> Predictive:
+    def _from_log_likelihood(self, y: Any, newdata: Any, *, original: bool) -> Source:
         if not original:
             raise UnsupportedError(
                 f"Bambi computes the log likelihood of {self.name} at the outcomes in newdata "
                 "only. Use from_bambi(model, idata, newdata=...) with the response in it."
             )
         logp = self._log_likelihood(self.posterior, newdata).values
-        return from_arrays(logp=logp, y=y, likelihood=self.name)
+        return from_arrays(logp=logp, y=y, likelihood=self.name).source
 
 
 def _container(posterior: xr.Dataset) -> Any:

@@ -12,21 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import xarray as xr
+from typing_extensions import override
 
 from lockquack.draws.blocks import Average, BlockGrid, Blocks, Kind, complete_blocks, pool_blocks
 from lockquack.draws.collapse import Collapsed, join, merge_blocks
 from lockquack.errors import NonFiniteError
 from lockquack.jets import Array, Numeric
-from lockquack.models.model import Likelihood, Predictive, cut
-from lockquack.models.observations import Observations
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.observations import SAMPLE_DIMS, Observations
+from lockquack.models.source import Abilities, Source
+from lockquack.numeric import cut
 from lockquack.parallel.cluster import compute_in_order
 from lockquack.parallel.threads import reuse_memory
-from lockquack.sources.arrays import SAMPLE_DIMS, ArrayPredictive, first_not_finite
+from lockquack.sources.in_memory import ArraySource, first_not_finite
 
 R = TypeVar("R")
 #: Where a chunk begins and ends, axis by axis.
@@ -45,7 +46,7 @@ _FAN_IN = 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChunkedPredictive(Predictive):
+class ChunkedSource(Source):
     """Draws held as dask arrays that are chunked alike."""
 
     #: ``logp``, (chain, draw, obs), and where there are any ``grad`` and ``curv``, which have
@@ -68,38 +69,33 @@ class ChunkedPredictive(Predictive):
         n_chains, n_draws = held["logp"].shape[:2]
         return cls(observations, n_chains, n_draws, likelihood, arrays=alike)
 
+    @property
+    @override
+    def can(self) -> Abilities:
+        return Abilities(differentiate="grad" in self.arrays, be_sent=False)  # dask sends tasks
+
+    @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
-        """Log densities of a tile, shape (draws, obs)."""
         return self._read(chain, draws, obs, "logp")[0]
 
+    @override
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
-        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
         self.require_derivatives()
         grad, curv = self._read(chain, draws, obs, "grad", "curv")
         shape = (*grad.shape[:2], self.observations.d)
         return grad.reshape(shape), curv.reshape(shape)
 
-    @property
-    def has_derivatives(self) -> bool:
-        """Whether :meth:`derivatives` works; without, there is the log score only."""
-        return "grad" in self.arrays
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether it is worth sending elsewhere: dask sends what there is to send."""
-        return False
-
+    @override
     def map_groups(
-        self, work: Callable[[Sequence[Predictive], slice], R], reads: Sequence[str]
+        self, work: Callable[[Sequence[Source], slice], R], reads: Sequence[str]
     ) -> Iterator[R]:
-        """Do the same work for every group of observations; yield the results in order."""
         with self._locating():
             yield from self._on_groups(work, reads, self._with_all_draws(reads))
 
+    @override
     def pass_over_draws(
         self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
     ) -> Collapsed:
-        """Average the draws, chunk by chunk."""
         average = Average(kind, derivatives=derivatives)
         reads = [] if average.is_equal and derivatives else ["logp"]
         if derivatives:
@@ -112,43 +108,23 @@ class ChunkedPredictive(Predictive):
                 groups.append(group)
         return join(groups)
 
-    def stretched(self, root: Array, slope: Array) -> Self:
-        """Return the draws with derivatives √h g and h c + h' g in place of g and c."""
+    @override
+    def weighted(self, root: Array, slope: Array) -> Self:
         if self.observations.component_dim is None:
             root, slope = root[:, 0], slope[:, 0]
         grad, curv = self.arrays["grad"], self.arrays["curv"]
         changed = {"grad": root * grad, "curv": root * root * curv + slope * grad}
         return replace(self, arrays={**self.arrays, **changed})
 
-    def labelled_draws(self, sample: Mapping[str, Any]) -> dict[str, xr.DataArray]:
-        """Label the arrays, which stay what they are."""
-        return {
-            name: self.observations.label_components(array, sample)
-            if array.ndim == 4
-            else self.observations.label(array, sample)
-            for name, array in self.arrays.items()
-        }
-
-    def to_zarr(
-        self,
-        path: str | Path,
-        *,
-        dtype: str = "float64",
-        var_name: str | None = None,
-        progressbar: bool | None = None,
-    ) -> None:
-        """Write to a Zarr store; see :meth:`Predictive.to_zarr`."""
-        from lockquack.files.places import require_place
-        from lockquack.files.storage import write_tree
-
-        require_place(path)
-
+    @override
+    def dask_draws(self, dtype: str | None = None) -> Mapping[str, Any]:
+        if dtype is None:
+            return self.arrays
         chunks = self._with_all_draws(["logp"])[0].chunks[2]
-        arrays = {
+        return {
             name: array.rechunk({0: -1, 1: -1, 2: max(chunks)}).astype(dtype)
             for name, array in self.arrays.items()
         }
-        write_tree(replace(self, arrays=arrays).to_datatree(var_name), path, zarr=True)
 
     def _averages(self, average: Average, reads: Sequence[str]) -> Iterator[Collapsed]:
         """Average over the draws of groups of observations, in order."""
@@ -160,7 +136,7 @@ class ChunkedPredictive(Predictive):
 
     def _on_groups(
         self,
-        work: Callable[[Sequence[Predictive], slice], R],
+        work: Callable[[Sequence[Source], slice], R],
         reads: Sequence[str],
         arrays: Sequence[Any],
     ) -> Iterator[R]:
@@ -290,9 +266,7 @@ def _open(box: np.ndarray[Any, Any]) -> Any:
     return box.item()
 
 
-def _piece(
-    reads: Sequence[str], chunks: Sequence[Numeric], place: Place, d: int
-) -> ArrayPredictive:
+def _piece(reads: Sequence[str], chunks: Sequence[Numeric], place: Place, d: int) -> ArraySource:
     """Make a model of what was read, in which all else is NaN; refuse what is not finite."""
     (chain, _), (draw, _), (obs, _) = place[:3]
     for name, chunk in zip(reads, chunks, strict=True):
@@ -306,7 +280,7 @@ def _piece(
         for name, chunk in zip(reads, chunks, strict=True)
     }
     absent = np.broadcast_to(np.nan, (*shape, d))
-    return ArrayPredictive(
+    return ArraySource(
         Observations.unlabelled(absent[0, 0]),
         n_chains=shape[0],
         n_draws=shape[1],
@@ -318,7 +292,7 @@ def _piece(
 
 
 def _on_group(
-    work: Callable[[Sequence[Predictive], slice], R],
+    work: Callable[[Sequence[Source], slice], R],
     d: int,
     reads: Sequence[str],
     chunks: Sequence[Numeric],
@@ -328,11 +302,9 @@ def _on_group(
     return work((piece,), slice(0, piece.n_obs))
 
 
-def _average(
-    models: Sequence[Predictive], obs: slice, grid: BlockGrid, average: Average
-) -> Collapsed:
+def _average(sources: Sequence[Source], obs: slice, grid: BlockGrid, average: Average) -> Collapsed:
     """Average all draws of a group of observations, tile by tile."""
-    (piece,) = models
+    (piece,) = sources
     return _merge([[pool_blocks(piece, tile, grid, average) for tile in cut(obs, _TILE_OBS)]], grid)
 
 

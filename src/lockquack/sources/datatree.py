@@ -11,20 +11,22 @@ import numpy as np
 import xarray as xr
 
 from lockquack.errors import LockquackError, UnsupportedError
-from lockquack.files.storage import is_combination, open_tree, read_tree
-from lockquack.jets import Array, log_sum_exp
-from lockquack.models.labels import labels_of
-from lockquack.models.model import (
+from lockquack.files.formats import is_combination, open_tree, read_tree
+from lockquack.models.containers import (
     CURV_GROUP,
-    EVIDENCE,
     GRAD_GROUP,
     GROUPS,
     LOGP_GROUP,
-    Likelihood,
-    Predictive,
+    OBSERVED_GROUP,
+    log_marginal_likelihood,
 )
+from lockquack.models.labels import labels_of
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.model import Model
+from lockquack.models.observations import SAMPLE_DIMS
+from lockquack.models.source import Source
 from lockquack.parallel.cluster import active_client
-from lockquack.sources.arrays import SAMPLE_DIMS, from_arrays
+from lockquack.sources.arrays import from_arrays
 from lockquack.sources.chunked import chunks_for
 
 #: Where ArviZ keeps outcomes that were drawn with the draws.
@@ -33,15 +35,13 @@ PREDICTIVE_GROUP = "posterior_predictive"
 _LARGE = 2**28
 
 
-def from_datatree(
-    data: Any, *, var_name: str | None = None, lazy: bool | None = None
-) -> Predictive:
+def from_datatree(data: Any, *, var_name: str | None = None, lazy: bool | None = None) -> Model:
     """Take a model from an ArviZ DataTree or InferenceData, or from a NetCDF or Zarr file.
 
     It must hold the groups ``log_likelihood`` and ``observed_data``: enough for the log score,
     and to stack. For the Hyvärinen score it must also hold ``log_likelihood_grad`` and
     ``log_likelihood_curv``, the first and second derivatives of the log densities in the
-    outcome. :meth:`Predictive.to_datatree` writes them all. A ``log_marginal_likelihood`` among
+    outcome. :meth:`Model.to_datatree` writes them all. A ``log_marginal_likelihood`` among
     the ``sample_stats``, as PyMC's sequential Monte Carlo leaves it, is kept: the last value of
     each chain, averaged over the chains. So are outcomes in ``posterior_predictive``, if there is
     one for each draw of the log likelihood and each observation: they tell the calibration,
@@ -62,7 +62,7 @@ def from_datatree(
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives.
 
     Examples
@@ -72,10 +72,10 @@ def from_datatree(
     >>> y = np.array([0.3, 1.2])
     >>> model = lq.from_family("normal", y=y, mu=np.zeros((4, 100)), sigma=1.0)
     >>> lq.from_datatree(model.to_datatree())
-    <ArrayPredictive normal; chain: 4, draw: 100, obs_id: 2, components: 1>
+    <Model normal; chain: 4, draw: 100, obs_id: 2, components: 1>
     """
     if not isinstance(data, str | Path):
-        return _from_tree(_as_tree(data), var_name)
+        return _from_tree(as_tree(data), var_name)
     try:
         return _from_tree(_open(Path(data), lazy), var_name)
     except LockquackError as error:
@@ -106,14 +106,14 @@ def _in_chunks(array: xr.DataArray) -> xr.DataArray:
     return array.chunk(chunks_for(array.sizes, stored, array.dtype.itemsize))
 
 
-def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
+def _from_tree(tree: xr.DataTree, var_name: str | None) -> Model:
     if is_combination(tree.attrs):
         raise UnsupportedError("This is a combination, not a model. Read it with lq.load.")
-    for group in (LOGP_GROUP, *_derivative_groups(tree), "observed_data"):
+    for group in (LOGP_GROUP, *_derivative_groups(tree), OBSERVED_GROUP):
         if group not in tree.children:
             raise UnsupportedError(_missing_group(group, list(tree.children)))
     name = choose_variable(tree, LOGP_GROUP, var_name)
-    logp, y = (_find(tree, group, name) for group in (LOGP_GROUP, "observed_data"))
+    logp, y = (_find(tree, group, name) for group in (LOGP_GROUP, OBSERVED_GROUP))
     derivatives = [_find(tree, group, name) for group in _derivative_groups(tree)]
     component_dims = [dim for dim in y.dims if dim not in logp.dims]
     if len(component_dims) > 1:
@@ -122,18 +122,15 @@ def _from_tree(tree: xr.DataTree, var_name: str | None) -> Predictive:
             "more than one dimension of an outcome is not supported."
         )
     grad, curv = derivatives or (None, None)
-    model = from_arrays(
-        logp=logp,
-        y=y,
-        grad=grad,
-        curv=curv,
-        component_dim=component_dims[0] if component_dims else None,
-    )
-    return replace(
-        model,
-        likelihood=Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"),
-        log_marginal_likelihood=_log_marginal_likelihood(tree),
-        stored_outcomes=_stored_outcomes(tree, name, model),
+    component_dim = component_dims[0] if component_dims else None
+    source = from_arrays(logp=logp, y=y, grad=grad, curv=curv, component_dim=component_dim).source
+    return Model(
+        replace(
+            source,
+            likelihood=Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"),
+            log_marginal_likelihood=log_marginal_likelihood(tree),
+            outcome_draws=_outcome_draws(tree, name, source),
+        )
     )
 
 
@@ -143,20 +140,7 @@ def _derivative_groups(tree: xr.DataTree) -> tuple[str, ...]:
     return groups if any(group in tree.children for group in groups) else ()
 
 
-def _log_marginal_likelihood(tree: xr.DataTree) -> float | None:
-    """Average the chains' estimates, the last number of each; None where there are none."""
-    if "sample_stats" not in tree.children or EVIDENCE not in tree["sample_stats"].data_vars:
-        return None
-    given = tree["sample_stats"].to_dataset()[EVIDENCE]
-    values = given.transpose("chain", ...).values if "chain" in given.dims else given.values[None]
-    # PyMC leaves chains of different lengths as a list each, along whichever dimension.
-    ragged = values.dtype == object and any(np.ndim(each) for each in values.flat)
-    chains = values.flat if ragged else values.reshape(len(values), -1)
-    last = [numbers[-1] for numbers in map(_finite, chains) if numbers.size]
-    return float(log_sum_exp(np.array(last)) - np.log(len(last))) if last else None
-
-
-def _stored_outcomes(tree: xr.DataTree, name: str, model: Predictive) -> xr.DataArray | None:
+def _outcome_draws(tree: xr.DataTree, name: str, source: Source) -> xr.DataArray | None:
     """Find the outcomes that were drawn with the draws; None if there is not one for each."""
     if PREDICTIVE_GROUP not in tree.children or name not in tree[PREDICTIVE_GROUP].data_vars:
         return None
@@ -164,11 +148,11 @@ def _stored_outcomes(tree: xr.DataTree, name: str, model: Predictive) -> xr.Data
     if not set(SAMPLE_DIMS) <= set(drawn.dims):
         return None
     drawn = drawn.transpose(*SAMPLE_DIMS, ...)
-    outcomes = model.observations.to_dataarray()
+    outcomes = source.observations.to_dataarray()
     if set(drawn.dims[2:]) != set(outcomes.dims) and drawn.shape[2:] == outcomes.shape:
         # PyMC numbers dimensions without a name anew.
         drawn = drawn.rename(dict(zip(drawn.dims[2:], outcomes.dims, strict=True)))
-    sizes = {"chain": model.n_chains, "draw": model.n_draws, **outcomes.sizes}
+    sizes = {"chain": source.n_chains, "draw": source.n_draws, **outcomes.sizes}
     if dict(drawn.sizes) != sizes:
         return None
     expected = labels_of(outcomes)
@@ -177,11 +161,6 @@ def _stored_outcomes(tree: xr.DataTree, name: str, model: Predictive) -> xr.Data
     ):
         return None
     return drawn.transpose(*sizes)
-
-
-def _finite(series: Any) -> Array:
-    numbers = np.asarray(series, dtype=np.float64).ravel()
-    return numbers[np.isfinite(numbers)]
 
 
 def _find(tree: xr.DataTree, group: str, name: str) -> xr.DataArray:
@@ -195,7 +174,8 @@ def _find(tree: xr.DataTree, group: str, name: str) -> xr.DataArray:
     return dataset[name]
 
 
-def _as_tree(data: Any) -> xr.DataTree:
+def as_tree(data: Any) -> xr.DataTree:
+    """Read whatever ArviZ takes for a container."""
     if isinstance(data, xr.DataTree):
         return data
     from arviz_base import convert_to_datatree

@@ -9,21 +9,28 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
 from lockquack.families import Family, Mixture, get_family
 from lockquack.jets import Array, Jet
-from lockquack.models.model import Likelihood, Predictive, Selection
-from lockquack.models.observations import Observations, as_observations, require_inside
-from lockquack.sources.arrays import require_whole
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.model import Model
+from lockquack.models.observations import (
+    Observations,
+    as_observations,
+    require_inside,
+    require_whole,
+)
+from lockquack.models.source import Abilities, Source, Subset
 from lockquack.sources.new_data import move_parameters, rows_of_parameter
+from lockquack.sources.parameter_reading import as_parameter, require_domain, user_name
 from lockquack.sources.parameters import ArrayParameter, LazyRange, Parameter
-from lockquack.sources.reading import as_parameter, require_domain, user_name
 from lockquack.transforms import Transform, get_transform
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FamilyPredictive(Predictive):
+class FamilySource(Source):
     """Draws of a family's parameters; densities and derivatives are computed as they are read."""
 
     family: Family
@@ -31,50 +38,34 @@ class FamilyPredictive(Predictive):
     transform: Transform | None
 
     @property
-    def has_derivatives(self) -> bool:
-        """Whether :meth:`derivatives` works; without, there is the log score only."""
-        return not self.family.discrete
-
-    @property
-    def evaluable(self) -> bool:
-        """Whether :meth:`logp_at` works, so the density is known away from the observed values."""
-        return True
-
-    @property
-    def same_everywhere(self) -> bool:
-        """Whether the density is known to be the same function at all observations."""
-        return all(
-            isinstance(each, ArrayParameter) and each.values.shape[2] == 1
-            for each in self.parameters.values()
+    @override
+    def can(self) -> Abilities:
+        return Abilities(
+            differentiate=not self.family.discrete,
+            evaluate=True,
+            evaluate_once=all(
+                isinstance(each, ArrayParameter) and each.values.shape[2] == 1
+                for each in self.parameters.values()
+            ),
+            integrate_to_one=self._is_complete(),
+            be_shared=True,
+            has_generator=True,
         )
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the density integrates to one over the outcomes."""
-        if self.transform is None:
-            return True
-        (low, high), (first, last) = self.family.support, self.transform.image
-        return first <= low and high <= last
-
-    @property
-    def is_thread_safe(self) -> bool:
-        """Whether several threads may read tiles at once."""
-        return True
-
+    @override
     def restrict(self, obs: slice) -> Self:
-        """Return the same draws at some of the observations."""
         return replace(
             self,
             observations=Observations.unlabelled(self.observations.values[obs]),
             parameters={name: each.restrict(obs) for name, each in self.parameters.items()},
         )
 
+    @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
-        """Log densities of a tile, shape (draws, obs)."""
         return np.asarray(self.logp_at(self.observations.values[None, obs], chain, draws, obs)[0])
 
-    def logp_at(self, y: Array, chain: int, draws: slice, obs: Selection) -> Array:
-        """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
+    @override
+    def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
         p = self._parameters(chain, draws, obs)
         outcome = self._outcome(y[:, None])
         if self.transform is None:
@@ -87,8 +78,8 @@ class FamilyPredictive(Predictive):
             )
         return np.broadcast_to(logp, (len(y), self._count(draws), y.shape[1]))
 
+    @override
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
-        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
         p = self._parameters(chain, draws, obs)
         outcome = self._outcome(self.observations.values[None, obs])
         if self.transform is None:
@@ -101,10 +92,8 @@ class FamilyPredictive(Predictive):
         shape = (self._count(draws), *self.observations.values[obs].shape)
         return np.broadcast_to(grad, shape), np.broadcast_to(curv, shape)
 
-    def jets_at(
-        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
-    ) -> Jet:
-        """Log densities and derivatives at other outcomes ``y``, (point, obs, component)."""
+    @override
+    def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         if not derivatives:
             logp = self.logp_at(y, chain, draws, obs)
             nothing = np.empty((*logp.shape, 0))
@@ -123,15 +112,10 @@ class FamilyPredictive(Predictive):
             np.broadcast_to(jet.curv, (*shape, y.shape[2])),
         )
 
-    @property
-    def can_draw(self) -> bool:
-        """Whether :meth:`draw_outcomes` works."""
-        return True
-
+    @override
     def draw_outcomes(
-        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+        self, chain: int, draws: NDArray[np.intp], obs: Subset, rng: np.random.Generator
     ) -> Array:
-        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
         p = self._parameters(chain, draws, obs)
         size = (draws.size, self.observations.values[obs].shape[0])
         outcome = self.family.draw(p, rng, size)
@@ -141,8 +125,8 @@ class FamilyPredictive(Predictive):
             outcome = self.transform.backward(np.where(outside, np.nan, outcome))
         return outcome if self.family.multivariate else outcome[..., None]
 
+    @override
     def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
-        """How many observations data for :meth:`with_data` are of: one number, if it is clear."""
         own = {name: given for name, given in data.items() if name in self.parameters}
         found = super().numbers_of_rows({k: v for k, v in data.items() if k not in own})
         for name, given in own.items():
@@ -150,30 +134,8 @@ class FamilyPredictive(Predictive):
             found |= rows_of_parameter(given, len(event))
         return found
 
-    def with_data(self, y: Any, /, **data: Any) -> Predictive:
-        """Return the same posterior's predictions of other outcomes, with other data.
-
-        Parameters
-        ----------
-        y
-            The outcomes there.
-        **data
-            ``x``, the covariates there, for the parameters that are a :func:`linear_predictor`
-            (a dict by parameter where these differ), and ``offset`` if there was one; or
-            parameters by name, as :func:`from_family` takes them. Parameters that are the same
-            at all observations stay as they are.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import lockquack as lq
-        >>> rng = np.random.default_rng(1)
-        >>> X, beta = rng.normal(size=(50, 3)), rng.normal(size=(4, 500, 3))
-        >>> mu = lq.linear_predictor(X, beta)
-        >>> model = lq.from_family("normal", y=rng.normal(size=50), mu=mu, sigma=1.0)
-        >>> model.with_data(np.zeros(2), x=np.ones((2, 3)))
-        <FamilyPredictive normal; chain: 4, draw: 500, obs_id: 2, components: 1>
-        """
+    @override
+    def with_data(self, y: Any, /, **data: Any) -> Self:
         observations = _read_outcome(y, self.family, self.observations.component_dim)
         moved = move_parameters(
             self.parameters, data, observations, partial(self.family.event_shape, d=observations.d)
@@ -183,7 +145,7 @@ class FamilyPredictive(Predictive):
             require_domain(name, parameter, observations, positive=positive)
         _require_support(observations, self.family, self.transform, self.likelihood.description)
         n_chains, n_draws = _common_sample_shape(moved)
-        model = replace(
+        elsewhere = replace(
             self,
             n_chains=n_chains,
             n_draws=n_draws,
@@ -192,14 +154,15 @@ class FamilyPredictive(Predictive):
             log_marginal_likelihood=None,
         )
         if self.family.discrete:
-            _require_possible(model)
-        return model
+            _require_possible(elsewhere)
+        return elsewhere
 
+    @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
-        """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
+        """Take each component of a mixture for a mode of its own.
 
-        Each component of a mixture may be a mode of its own. In detail, each chain may be one
-        too, and so may the narrowest and the outermost draws of a chain.
+        In detail, each chain may be one too, and so may the narrowest and the outermost draws of
+        a chain.
         """
         modes = []
         for location, spread in self._draws_of_bulks(obs):  # (chain, draw, obs)
@@ -231,7 +194,7 @@ class FamilyPredictive(Predictive):
         ]
 
     def _parameters(
-        self, chain: int, draws: slice | NDArray[np.intp], obs: Selection
+        self, chain: int, draws: slice | NDArray[np.intp], obs: Subset
     ) -> dict[str, Array]:
         p = {
             name: given.tile(chain, draws, obs)  # type: ignore[arg-type]  # positions do as well
@@ -243,6 +206,12 @@ class FamilyPredictive(Predictive):
     def _outcome(self, y: Array) -> Array:
         """Drop the component axis, which scalar families do not have."""
         return y if self.family.multivariate else y[..., 0]
+
+    def _is_complete(self) -> bool:
+        if self.transform is None:
+            return True
+        (low, high), (first, last) = self.family.support, self.transform.image
+        return first <= low and high <= last
 
     def _count(self, draws: slice) -> int:
         return len(range(*draws.indices(self.n_draws)))
@@ -261,7 +230,7 @@ def from_family(
     transform: str | None = None,
     component_dim: Hashable | None = None,
     **parameters: Any,
-) -> Predictive:
+) -> Model:
     r"""Take a model from its likelihood's name and draws of the likelihood's parameters.
 
     The derivatives in y are exact; discrete families have none, and log scores only. Nothing of
@@ -297,7 +266,7 @@ def from_family(
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives.
 
     Examples
@@ -314,7 +283,7 @@ def from_family(
     ...     "log": lq.from_family("normal", y=y, transform="log", mu=mu - 1.0, sigma=sigma),
     ... }
     >>> models["log"]
-    <FamilyPredictive normal of log y; chain: 4, draw: 250, obs_id: 30, components: 1>
+    <Model normal of log y; chain: 4, draw: 250, obs_id: 30, components: 1>
     """
     likelihood, draws = _flatten(family, parameters)
     signature = likelihood.signature(draws)
@@ -330,7 +299,7 @@ def from_family(
         require_domain(name, parameter, observations, positive=name in likelihood.positive)
     change = _read_transform(transform, likelihood)
     _require_support(observations, likelihood, change, transform)
-    model = FamilyPredictive(
+    source = FamilySource(
         observations,
         n_chains=n_chains,
         n_draws=n_draws,
@@ -340,8 +309,8 @@ def from_family(
         transform=change,
     )
     if likelihood.discrete:
-        _require_possible(model)
-    return model
+        _require_possible(source)
+    return Model(source)
 
 
 def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
@@ -458,16 +427,16 @@ def _require_support(
     require_inside(f"family {family.name!r}", modelled, family.support, observations)
 
 
-def _require_possible(model: FamilyPredictive) -> None:
+def _require_possible(source: FamilySource) -> None:
     """Refuse outcomes of probability 0: more successes than trials. One draw tells."""
-    logp = model.logp(0, slice(0, 1), slice(0, model.n_obs))[0]
+    logp = source.logp(0, slice(0, 1), slice(0, source.n_obs))[0]
     bad = np.flatnonzero(logp == -np.inf)
     if bad.size:
         at = int(bad[0])
         raise SupportError(
-            f"Family {model.family.name!r} with these parameters gives {bad.size} outcome(s) "
-            f"probability 0, first {model.observations.values[at].tolist()} at "
-            f"{model.observations.describe(at)}."
+            f"Family {source.family.name!r} with these parameters gives {bad.size} outcome(s) "
+            f"probability 0, first {source.observations.values[at].tolist()} at "
+            f"{source.observations.describe(at)}."
         )
 
 

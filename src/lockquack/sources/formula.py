@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from lockquack.errors import ParameterError, ShapeError, unknown_name
 from lockquack.families import FAMILIES, get_family
-from lockquack.sources.arrays import SAMPLE_DIMS
+from lockquack.models.observations import SAMPLE_DIMS
 
 #: Values of names: numbers, or arrays whose draws have the dimensions chain and draw.
 Variables = Mapping[str, xr.DataArray]

@@ -13,11 +13,13 @@ from lockquack.families import find_family
 from lockquack.families.refused import find_refused
 from lockquack.jets import Numeric
 from lockquack.models.labels import labels_of, require_same_labels
-from lockquack.models.model import Likelihood, Predictive
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.model import Model
 from lockquack.models.observations import Observations, as_observations, require_inside
+from lockquack.models.source import Source
 from lockquack.numeric import as_numeric
-from lockquack.sources.evaluable import described
-from lockquack.sources.jax_evaluation import Density, Evaluator, JaxPredictive
+from lockquack.sources.density import described
+from lockquack.sources.jax_evaluation import Density, Evaluator, JaxSource
 from lockquack.sources.jax_precision import double_precision, own_arrays
 from lockquack.sources.jax_sampling import Sampler
 from lockquack.sources.parameters import samples_first
@@ -33,7 +35,7 @@ def from_jax(
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
     sample: Callable[..., Any] | None = None,
-) -> Predictive:
+) -> Model:
     r"""Take a model from a JAX function that gives the log density of one observation.
 
     .. math:: \texttt{log\_density}(y_i, \theta_s, \texttt{**}x_i) = \log f(y_i \mid \theta_s, x_i)
@@ -73,7 +75,7 @@ def from_jax(
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives; its method ``with_data(y, **data)``
         gives the same posterior's predictions of other outcomes.
 
@@ -88,7 +90,7 @@ def from_jax(
     ...     log_density, idata.posterior, y=y, data={"x": x, "school": school},
     ...     likelihood="normal",
     ... )
-    <JaxPredictive normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
+    <Model normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
     """
     log_density = own_arrays(log_density)
     observations = as_observations(y, component_dim)
@@ -99,7 +101,7 @@ def from_jax(
     discrete = _is_discrete(name)
     ends = _read_support(support, observations)
 
-    def elsewhere(y: Any, data: Mapping[str, Any]) -> Predictive:
+    def elsewhere(y: Any, data: Mapping[str, Any]) -> Source:
         return from_jax(
             log_density,
             theta,
@@ -109,11 +111,11 @@ def from_jax(
             component_dim=component_dim,
             likelihood=likelihood,
             sample=sample,
-        )
+        ).source
 
     n_chains, n_draws = sample_shape(theta)
     density = _over_observations(log_density, table, ends, discrete)
-    model = JaxPredictive(
+    source = JaxSource(
         observations,
         n_chains=n_chains,
         n_draws=n_draws,
@@ -122,7 +124,7 @@ def from_jax(
         elsewhere=elsewhere,
         sampler=None if sample is None else _sampler(sample, theta, table, observations),
     )
-    return described(model, name)
+    return Model(described(source, name))
 
 
 def _sampler(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from lockquack.jets import Array, Jet
-from lockquack.models.model import Predictive, Selection
-from lockquack.sources.evaluable import DensityPredictive
+from lockquack.models.source import Abilities, Source, Subset
+from lockquack.sources.density import DensitySource
 from lockquack.sources.jax_precision import double_precision
 from lockquack.sources.jax_sampling import Sampler
 
@@ -122,34 +123,35 @@ def _padded(count: int) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JaxPredictive(DensityPredictive):
+class JaxSource(DensitySource):
     """Draws of the parameters of a density that JAX evaluates."""
 
     evaluator: Evaluator
-    #: Makes the same posterior's model of other observations, from y and their data.
-    elsewhere: Callable[[Any, Mapping[str, Any]], Predictive]
+    #: Makes the same posterior's source of other observations, from y and their data.
+    elsewhere: Callable[[Any, Mapping[str, Any]], Source]
     #: Random outcomes, if there is a way to draw them.
     sampler: Sampler | None = field(default=None, kw_only=True)
 
     @property
-    def can_draw(self) -> bool:
-        """Whether :meth:`draw_outcomes` works."""
+    @override
+    def can(self) -> Abilities:
+        return replace(super().can, has_generator=self._can_draw)
+
+    def _can_draw(self) -> bool:
         return self.sampler is not None and self.sampler.works
 
+    @override
     def draw_outcomes(
-        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+        self, chain: int, draws: NDArray[np.intp], obs: Subset, rng: np.random.Generator
     ) -> Array:
-        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
         if self.sampler is None or not self.sampler.works:
             return super().draw_outcomes(chain, draws, obs, rng)
         rows = np.arange(self.n_obs)[obs]
         drawn = self.sampler.draw(chain, draws, rows, rng)
         return drawn.reshape(draws.size, rows.size, self.observations.d)
 
-    def jets_at(
-        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
-    ) -> Jet:
-        """Evaluate at outcomes y, (point, obs, d) → Jet of (point, draws, obs)."""
+    @override
+    def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         rows = np.arange(self.n_obs)[obs]
         jet = self.evaluator.jets(
             y.reshape(-1, y.shape[2]),
@@ -165,19 +167,11 @@ class JaxPredictive(DensityPredictive):
 
         return Jet(*map(points_first, (jet.logp, jet.grad, jet.curv)))
 
-    def with_data(self, y: Any, /, **data: Any) -> Predictive:
-        """Return the same posterior's predictions of other outcomes, with other data.
-
-        Parameters
-        ----------
-        y
-            The outcomes at which to predict.
-        **data
-            Their covariates, as the model was given its own; for a NumPyro model the arguments
-            that change.
-        """
+    @override
+    def with_data(self, y: Any, /, **data: Any) -> Source:
         return self.elsewhere(y, data)
 
+    @override
     def _tile(self, chain: int, draws: slice, obs: slice, *, derivatives: bool) -> Jet:
         """Evaluate whole chunks of draws and remember them: passes read small tiles in order."""
         if draws.step not in (None, 1):
@@ -195,7 +189,7 @@ class JaxPredictive(DensityPredictive):
 
     def _chunk(self, chain: int, draws: slice, obs: slice, derivatives: bool) -> Jet:
         # Compiling costs more than derivatives in one number do: there is one function for both.
-        derivatives = self.has_derivatives and (derivatives or self.evaluator.d is None)
+        derivatives = self.can.differentiate and (derivatives or self.evaluator.d is None)
         place = (chain, draws.start, obs.start, obs.stop)
         for key in ((place, True), (place, derivatives)):
             if key in self._last:

@@ -12,11 +12,10 @@ import xarray as xr
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, all_finite
 from lockquack.models.labels import from_pandas, labels_of, require_same_labels, string_dims
-from lockquack.models.observations import OBS_DIM, Observations
+from lockquack.models.observations import OBS_DIM, SAMPLE_DIMS, Observations
 from lockquack.numeric import as_numeric
-from lockquack.sources.arrays import SAMPLE_DIMS
+from lockquack.sources.parameter_reading import as_parameter, user_name
 from lockquack.sources.parameters import ArrayParameter, LinearPredictor, Parameter
-from lockquack.sources.reading import as_parameter, user_name
 
 
 def move_parameters(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lockquack.errors import LockquackError, UnsupportedError
 from lockquack.jets import Numeric
-from lockquack.models.model import Likelihood, Predictive
-from lockquack.sources.evaluable import described
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.model import Model
+from lockquack.models.source import Source
+from lockquack.sources.density import described
 from lockquack.sources.jax import sample_shape
-from lockquack.sources.jax_evaluation import Evaluator, JaxPredictive
+from lockquack.sources.jax_evaluation import Evaluator, JaxSource
 from lockquack.sources.jax_precision import own_arrays
 from lockquack.sources.jax_sampling import Sampler
 from lockquack.sources.numpyro_densities import SiteDistribution
@@ -33,7 +35,7 @@ from lockquack.sources.numpyro_samples import (
 )
 from lockquack.sources.numpyro_sites import (
     Draw,
-    Model,
+    Program,
     Site,
     find_site,
     has_others,
@@ -48,12 +50,12 @@ _WITH_ATOMS = ("Censored", "Hurdle", "Delta")
 
 
 def from_numpyro(
-    model: Model,
+    model: Program,
     samples: Any,
     *,
     model_kwargs: Mapping[str, Any] | None = None,
     site: str | None = None,
-) -> Predictive:
+) -> Model:
     r"""Take a model from a NumPyro model and draws from its posterior.
 
     .. math:: \log f(y_i \mid \theta_s), \quad \partial_y \log f(y_i \mid \theta_s), \quad
@@ -83,7 +85,7 @@ def from_numpyro(
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives. Its method
         ``with_data(y, **model_kwargs)`` gives the same posterior's predictions of other outcomes:
         the arguments that are given replace the old ones, and an argument that held the old
@@ -99,7 +101,7 @@ def from_numpyro(
     ...         numpyro.sample("y", dist.Normal(slope * x, sigma), obs=y)
     >>> mcmc.run(key, x=x, y=y)  # doctest: +SKIP
     >>> lq.from_numpyro(regression, mcmc, model_kwargs={"x": x, "y": y})  # doctest: +SKIP
-    <JaxPredictive Normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
+    <Model Normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
     """
     kwargs = float64(model_kwargs or {})
     model = own_arrays(model)
@@ -109,14 +111,15 @@ def from_numpyro(
     arguments = tuple(key for key, value in kwargs.items() if is_same(value, y))
     fitted = _Fitted(model, draws, chosen.name, arguments)
     _require_alone(fitted, kwargs, y)
-    return _build(fitted, kwargs, chosen, y, stored=read_log_likelihood(samples, chosen.name))
+    stored = read_log_likelihood(samples, chosen.name)
+    return Model(_build(fitted, kwargs, chosen, y, stored=stored))
 
 
 @dataclass(frozen=True)
 class _Fitted:
     """A model and its posterior, at whatever observations."""
 
-    model: Model
+    model: Program
     draws: Draws  # of the latent sites, (chain, draw, ...)
     site: str
     arguments: tuple[str, ...]  # those that hold the outcomes
@@ -124,9 +127,7 @@ class _Fitted:
     def draw(self, chain: int, draw: int) -> Draw:
         return {name: draws[chain, draw] for name, draws in self.draws.items()}
 
-    def elsewhere(
-        self, kwargs: Mapping[str, Any], y: Any, changed: Mapping[str, Any]
-    ) -> Predictive:
+    def elsewhere(self, kwargs: Mapping[str, Any], y: Any, changed: Mapping[str, Any]) -> Source:
         """Predict other outcomes: changed arguments replace the old ones."""
         both = {**kwargs, **float64(dict.fromkeys(self.arguments, np.asarray(y)) | dict(changed))}
         try:
@@ -163,7 +164,7 @@ def _require_alone(fitted: _Fitted, kwargs: Mapping[str, Any], y: Numeric) -> No
 
 def _build(
     fitted: _Fitted, kwargs: Mapping[str, Any], site: Site, y: Any, stored: Any = None
-) -> Predictive:
+) -> Source:
     outcome = read_outcome(site, np.asarray(y))
     if site.masks:
         last = look(fitted.model, fitted.draw(-1, -1), kwargs)[site.name]
@@ -176,7 +177,7 @@ def _build(
         [fitted.draw(0, 0), fitted.draw(-1, -1)]
     )
     n_chains, n_draws = sample_shape(fitted.draws)
-    model = JaxPredictive(
+    source = JaxSource(
         observations(y, outcome, site),
         n_chains=n_chains,
         n_draws=n_draws,
@@ -188,5 +189,6 @@ def _build(
         stored=stored if outcome.mask.all() else None,
     )
     if outcome.d is None or site.discrete or site.real:
-        return described(model, site.likelihood, site.parts)
-    return model.with_likelihood(Likelihood(site.likelihood, not_smooth=_BOUNDED_VECTOR))
+        return described(source, site.likelihood, site.parts)
+    likelihood = Likelihood(site.likelihood, not_smooth=_BOUNDED_VECTOR)
+    return replace(source, likelihood=likelihood)

@@ -13,7 +13,7 @@ from lockquack.jets import Numeric
 from lockquack.sources.evaluable import stored_log_likelihood
 from lockquack.sources.jax import read_draws
 from lockquack.sources.jax_precision import double_precision, own_arrays
-from lockquack.sources.numpyro_sites import Draw, Model, Sites, look
+from lockquack.sources.numpyro_sites import Draw, Program, Sites, look
 from lockquack.sources.parameters import samples_first
 
 #: Latent sites → their values in all draws, (chain, draw, ...), or in one.
@@ -34,7 +34,7 @@ def float64(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return {name: jax.tree.map(read, own_arrays(value)) for name, value in kwargs.items()}
 
 
-def read_samples(model: Model, samples: Any, kwargs: Mapping[str, Any]) -> tuple[Draws, Sites]:
+def read_samples(model: Program, samples: Any, kwargs: Mapping[str, Any]) -> tuple[Draws, Sites]:
     """Return the draws of the latent sites, (chain, draw, ...), and all sites."""
     given, layouts = _as_dict(samples)
     problems = []
@@ -56,7 +56,7 @@ def read_samples(model: Model, samples: Any, kwargs: Mapping[str, Any]) -> tuple
     ) from problem
 
 
-def _first_look(model: Model, draws: Draws, kwargs: Mapping[str, Any]) -> Sites:
+def _first_look(model: Program, draws: Draws, kwargs: Mapping[str, Any]) -> Sites:
     first = {name: values[0, 0] for name, values in draws.items()}
     sites = look(model, first, kwargs)
     if not any(site.observed for site in sites.values()):

@@ -9,7 +9,7 @@ from typing import Any
 from lockquack.errors import UnsupportedError
 from lockquack.sources.jax_precision import double_precision
 
-Model = Callable[..., Any]
+Program = Callable[..., Any]
 #: Latent sites → their values in one draw.
 Draw = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ class Site:
 Sites = Mapping[str, Site]
 
 
-def run(model: Model, draw: Draw, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def run(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Trace the model with one draw in place of its latent sites, in float64."""
     from numpyro import handlers
 
@@ -88,7 +88,7 @@ def run(model: Model, draw: Draw, kwargs: Mapping[str, Any]) -> Mapping[str, Any
         return handlers.trace(substituted).get_trace(**kwargs)
 
 
-def look(model: Model, draw: Draw, kwargs: Mapping[str, Any]) -> Sites:
+def look(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> Sites:
     """Find the sites of the model; nothing is computed unless the outcomes have to be."""
     import jax
 
@@ -122,7 +122,7 @@ def _sites(trace: Mapping[str, Any]) -> dict[str, Site]:
     return found
 
 
-def has_others(model: Model, draw: Draw, kwargs: Mapping[str, Any], site: str) -> bool:
+def has_others(model: Program, draw: Draw, kwargs: Mapping[str, Any], site: str) -> bool:
     """Whether there are factors, or other observed sites; nothing is computed to find out."""
     import jax
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from scipy.special import expit
+from typing_extensions import override
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.families.base import Range
@@ -22,10 +23,9 @@ from lockquack.models.labels import (
     require_same_order,
     string_dims,
 )
-from lockquack.models.model import Selection, cut
-from lockquack.models.observations import OBS_DIM
-from lockquack.numeric import and_more, as_numeric
-from lockquack.sources.arrays import SAMPLE_DIMS
+from lockquack.models.observations import OBS_DIM, SAMPLE_DIMS
+from lockquack.models.source import Subset
+from lockquack.numeric import and_more, as_numeric, cut
 
 #: Draws and observations that a linear predictor evaluates at once to look up its range.
 _DRAWS_AT_ONCE, _OBS_AT_ONCE = 64, 4096
@@ -48,7 +48,7 @@ class Parameter(ABC):
         """Chains and draws, or None where the parameter is the same in all draws."""
 
     @abstractmethod
-    def tile(self, chain: int, draws: slice, obs: Selection) -> Array:
+    def tile(self, chain: int, draws: slice, obs: Subset) -> Array:
         """Values of shape (draws or 1, obs or 1, event...)."""
 
     @abstractmethod
@@ -100,23 +100,23 @@ class ArrayParameter(Parameter):
     has_draws: bool
 
     @property
+    @override
     def sample_shape(self) -> tuple[int, int] | None:
-        """Chains and draws, or None where the parameter is the same in all draws."""
         return (self.values.shape[0], self.values.shape[1]) if self.has_draws else None
 
-    def tile(self, chain: int, draws: slice, obs: Selection) -> Array:
-        """Values of shape (draws or 1, obs or 1, event...)."""
+    @override
+    def tile(self, chain: int, draws: slice, obs: Subset) -> Array:
         rows = self.values[chain, draws] if self.has_draws else self.values[0]
         return rows if rows.shape[1] == 1 else rows[:, obs]
 
+    @override
     def restrict(self, obs: slice) -> ArrayParameter:
-        """Return the parameter at some of the observations."""
         if self.values.shape[2] == 1:
             return self
         return replace(self, values=self.values[:, :, obs])
 
+    @override
     def range(self) -> Range:
-        """Smallest and largest value over all draws and observations."""
         return Range(float(self.values.min()), float(self.values.max()))
 
 
@@ -132,8 +132,8 @@ class LinearPredictor(Parameter):
     columns: Labels = field(default_factory=dict)  # of X, but for an intercept given apart
 
     @property
+    @override
     def sample_shape(self) -> tuple[int, int]:
-        """Chains and draws."""
         return self.coef.shape[0], self.coef.shape[1]
 
     @property
@@ -141,18 +141,18 @@ class LinearPredictor(Parameter):
         """Shape of one value: (component,) for the mean of a vector outcome, () otherwise."""
         return self.coef.shape[3:]
 
-    def tile(self, chain: int, draws: slice, obs: Selection) -> Array:
-        """Values of shape (draws, obs, event...)."""
+    @override
+    def tile(self, chain: int, draws: slice, obs: Subset) -> Array:
         eta = np.tensordot(self.coef[chain, draws], self.X[obs], axes=(1, 1))
         with np.errstate(over="ignore", divide="ignore"):  # what is not finite is refused
             return LINKS[self.link](np.moveaxis(eta, -1, 1) + self.offset[obs])
 
+    @override
     def restrict(self, obs: slice) -> LinearPredictor:
-        """Return the parameter at some of the observations."""
         return replace(self, X=self.X[obs], offset=self.offset[obs], labels={})
 
+    @override
     def range(self) -> Range:
-        """Smallest and largest value over all draws and observations."""
         chains, n_draws = self.sample_shape
         tiles = (
             self.tile(chain, draws, obs)
@@ -207,7 +207,7 @@ def linear_predictor(
     >>> mu
     <LinearPredictor, identity link; chain: 4, draw: 500, obs: 50, covariates: 3>
     >>> lq.from_family("normal", y=rng.normal(size=50), mu=mu, sigma=1.0)
-    <FamilyPredictive normal; chain: 4, draw: 500, obs_id: 50, components: 1>
+    <Model normal; chain: 4, draw: 500, obs_id: 50, components: 1>
     """
     if not isinstance(link, str) or link not in LINKS:
         raise unknown_name("link", link, LINKS)

@@ -12,19 +12,20 @@ import xarray as xr
 
 from lockquack.errors import LockquackError, ShapeError, UnsupportedError, unknown_name
 from lockquack.jets import Numeric
+from lockquack.models.containers import log_marginal_likelihood
+from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
 from lockquack.numeric import as_numeric
-from lockquack.sources.datatree import _as_tree as as_tree
-from lockquack.sources.datatree import _log_marginal_likelihood as log_marginal_likelihood
-from lockquack.sources.evaluable import stored_log_likelihood
+from lockquack.sources.datatree import as_tree
+from lockquack.sources.density import stored_log_likelihood
 from lockquack.sources.pytensor_rewriting import Variable, rebuilt, variables_of
-from lockquack.sources.pytensor_sources import GraphPredictive, Source
+from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
 
 #: Distributions in which single outcomes have positive probability.
 ATOMS = ("Censored", "Hurdle", "DiracDelta")
 
 
-def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPredictive:
+def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> Model:
     r"""Take a model and its posterior from PyMC, 5 or 6.
 
     .. math::
@@ -53,7 +54,7 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives; its method ``with_data(y, **data)``
         gives the same posterior's predictions at other values of ``pm.Data`` containers.
 
@@ -65,7 +66,7 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
     ...     pm.Normal("y", pm.Normal("mu", 0, 5), pm.HalfNormal("sigma", 5), observed=y)
     ...     idata = pm.sample()
     >>> lq.from_pymc(model, idata)  # doctest: +SKIP
-    <GraphPredictive Normal; chain: 4, draw: 1000, obs_id: 8, components: 1>
+    <Model Normal; chain: 4, draw: 1000, obs_id: 8, components: 1>
     """
     from pymc.model.transform.conditioning import remove_value_transforms
 
@@ -76,12 +77,13 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> GraphPr
     observed = np.asarray(clone.rvs_to_values[rv].eval())
     _require_separate(clone, rv, observed)
     reader = _Reader.of(clone, rv, tree["posterior"].to_dataset())
-    source = replace(
-        reader.source,
+    graph = replace(
+        reader.graph,
         log_marginal_likelihood=log_marginal_likelihood(tree),
         stored=stored_log_likelihood(tree, rv.name),
     )
-    return source.predictive(reader.observations(observed, original=True), reader.rebuild)
+    observations = reader.observations(observed, original=True)
+    return Model(graph.source(observations, reader.rebuild))
 
 
 def _require_pymc(model: Any, tree: xr.DataTree) -> None:
@@ -119,7 +121,7 @@ def read_tree(idata: Any) -> xr.DataTree:
 class _Reader:
     """What is needed to make the model at its own or at other observations."""
 
-    source: Source
+    graph: LogDensityGraph
     containers: Mapping[str, Variable]
     dims: tuple[str, ...]
     coords: Mapping[str, pd.Index[Any]]
@@ -128,7 +130,7 @@ class _Reader:
     def of(cls, model: Any, rv: Variable, posterior: xr.Dataset) -> _Reader:
         y, logp, outcome, theta, data = _graph(model, rv)
         parts = parts_of(rv, model.basic_RVs)
-        source = Source(
+        graph = LogDensityGraph(
             y,
             logp,
             {v: _draws(posterior, model, name, v) for name, v in theta.items()},
@@ -152,20 +154,20 @@ class _Reader:
         }
         labels = {dim: model.coords.get(dim) for dim in dims}
         coords = {dim: pd.Index(each) for dim, each in labels.items() if each is not None}
-        return cls(source, containers, dims, coords)
+        return cls(graph, containers, dims, coords)
 
-    def rebuild(self, y: Any, /, **data: Any) -> GraphPredictive:
+    def rebuild(self, y: Any, /, **data: Any) -> GraphSource:
         """Make the model at other outcomes and values of its data containers."""
-        values = dict(self.source.data)
+        values = dict(self.graph.data)
         for name, value in data.items():
             if name not in self.containers:
                 raise self._unknown(name)
             variable = self.containers[name]
             values[variable] = _values(f"Data {name!r}", value, variable)
         observations = self.observations(y)
-        source = replace(self.source, data=values)
+        graph = replace(self.graph, data=values)
         try:
-            return source.predictive(observations, self.rebuild)
+            return graph.source(observations, self.rebuild)
         except (ValueError, IndexError) as error:
             if isinstance(error, LockquackError):
                 raise
@@ -178,7 +180,7 @@ class _Reader:
 
     def observations(self, y: Any, *, original: bool = False) -> Observations:
         """Label outcomes; those of the model itself have its coordinates."""
-        component_dim = self.dims[-1] if self.source.y.ndim > self.source.logp.ndim else None
+        component_dim = self.dims[-1] if self.graph.y.ndim > self.graph.logp.ndim else None
         if not isinstance(y, xr.DataArray | pd.Series | pd.DataFrame):
             values = as_numeric("y", y)
             if values.ndim != len(self.dims):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.jets import Numeric
-from lockquack.models.model import Selection
+from lockquack.models.source import Subset
 from lockquack.sources.pytensor_compiling import Function, compiled
 from lockquack.sources.pytensor_densities import AT_ONCE, Slot, batched
 from lockquack.sources.pytensor_rewriting import Variable
@@ -105,7 +105,7 @@ class DrawParameters:
         return compiled([start, stop, *many.values(), *self.data], outputs, loops=True)
 
 
-def window(obs: Selection, n: int) -> tuple[slice, NDArray[np.intp] | None]:
+def window(obs: Subset, n: int) -> tuple[slice, NDArray[np.intp] | None]:
     """Return consecutive observations that hold the chosen ones, and where these are in them."""
     if isinstance(obs, slice):
         return slice(*obs.indices(n)), None

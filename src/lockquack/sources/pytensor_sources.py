@@ -1,21 +1,23 @@
-"""Models whose log density is a PyTensor graph: what the adapters of PyMC and Bambi build."""
+"""Sources whose log density is a PyTensor graph: what the adapters of PyMC and Bambi build."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, Jet, Numeric
-from lockquack.models.model import Likelihood, Predictive, Selection
+from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
-from lockquack.sources.evaluable import DensityPredictive, described
+from lockquack.models.source import Abilities, Source, Subset
+from lockquack.sources.density import DensitySource, described
 from lockquack.sources.pytensor_compiling import evaluated
 from lockquack.sources.pytensor_densities import AT_ONCE, Density, Slot
 from lockquack.sources.pytensor_parameters import DrawParameters, Parameters, window
@@ -33,32 +35,18 @@ _KEEP = 2**27
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GraphPredictive(DensityPredictive):
+class GraphSource(DensitySource):
     """Draws of a density's parameters, and the density as compiled functions."""
 
     density: Density
     parameters: Parameters
-    #: Makes the same model at other outcomes and data.
-    rebuild: Callable[..., Predictive]
+    #: Makes the same source at other outcomes and data.
+    rebuild: Callable[..., Source]
     #: Finds out where random outcomes come from, if from anywhere.
     find_generator: Callable[[], Generator | None] = field(default=lambda: None, kw_only=True)
 
-    def with_data(self, y: Any, /, **data: Any) -> Predictive:
-        """Return the same posterior at other observations.
-
-        Parameters
-        ----------
-        y
-            The outcomes there, in the shape that the model has them.
-        **data
-            What else is different there: for PyMC the values of ``pm.Data`` containers by name,
-            for Bambi ``newdata=``, a DataFrame.
-
-        Returns
-        -------
-        Predictive
-            A model of those observations.
-        """
+    @override
+    def with_data(self, y: Any, /, **data: Any) -> Source:
         return self.rebuild(y, **data)
 
     @cached_property
@@ -66,24 +54,22 @@ class GraphPredictive(DensityPredictive):
         return self.find_generator()
 
     @property
-    def can_draw(self) -> bool:
-        """Whether :meth:`draw_outcomes` works."""
-        return self._generator is not None
+    @override
+    def can(self) -> Abilities:
+        return replace(super().can, has_generator=lambda: self._generator is not None)
 
+    @override
     def draw_outcomes(
-        self, chain: int, draws: NDArray[np.intp], obs: Selection, rng: np.random.Generator
+        self, chain: int, draws: NDArray[np.intp], obs: Subset, rng: np.random.Generator
     ) -> Array:
-        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component)."""
         if self._generator is None:
             return super().draw_outcomes(chain, draws, obs, rng)
         rows = np.arange(self.n_obs)[obs]
         drawn = self._generator.draw(chain, draws, rows, rng)
         return drawn.astype(np.float64).reshape(draws.size, rows.size, self.observations.d)
 
-    def jets_at(
-        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
-    ) -> Jet:
-        """Evaluate the density of some draws and observations at any outcomes."""
+    @override
+    def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         near, inside = window(obs, self.n_obs)
         if not self.density.separable:
             return self._whole(y, chain, draws, obs, derivatives=derivatives)
@@ -96,9 +82,7 @@ class GraphPredictive(DensityPredictive):
         grid = (y.shape[1], *(1,) * (self.density.logp.ndim - 1))
         return self._in_pieces(y, values, grid, draws, derivatives=derivatives)
 
-    def _whole(
-        self, y: Array, chain: int, draws: slice, obs: Selection, *, derivatives: bool
-    ) -> Jet:
+    def _whole(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         """Evaluate at all observations, where a graph does not let single ones be taken out."""
         everywhere = np.repeat(self.observations.values[None], len(y), axis=0)
         everywhere[:, obs] = y
@@ -141,7 +125,7 @@ def _joined(jets: Sequence[Jet]) -> Jet:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class LogDensityGraph:
     """A log density of observations given draws of θ, as a graph: what adapters build."""
 
     y: Variable  # grid of observations, then the component of a vector outcome
@@ -163,9 +147,7 @@ class Source:
     #: What was compiled for other data of the same model.
     cache: dict[Any, Any] = field(default_factory=dict)
 
-    def predictive(
-        self, observations: Observations, rebuild: Callable[..., Predictive]
-    ) -> GraphPredictive:
+    def source(self, observations: Observations, rebuild: Callable[..., Source]) -> GraphSource:
         """Cut and compile it, and compare two of its draws with the graph as it stands.
 
         Raises
@@ -175,9 +157,9 @@ class Source:
         """
         self._require_factors(observations)
         for separable in (True, False):
-            model = self._cut(observations, separable, rebuild)
-            if self._agrees(model):
-                return described(model, self.name, self.parts)
+            source = self._cut(observations, separable, rebuild)
+            if self._agrees(source):
+                return described(source, self.name, self.parts)
         raise UnsupportedError(
             f"The log density of {self.name} cannot be evaluated for many draws at once. Compute "
             "it and its derivatives yourself and use from_arrays."
@@ -191,8 +173,8 @@ class Source:
         return self.cache["simple"]
 
     def _cut(
-        self, observations: Observations, separable: bool, rebuild: Callable[..., Predictive]
-    ) -> GraphPredictive:
+        self, observations: Observations, separable: bool, rebuild: Callable[..., Source]
+    ) -> GraphSource:
         simple, origins = self._simple()
         values = self._at_draw(origins, 0)
         grid = observations.shape
@@ -209,7 +191,7 @@ class Source:
         slots = density.slots
         size = sum(value.nbytes for slot, value in zip(slots, values, strict=True) if slot.by_draw)
         keep = size * self.n_chains * self.n_draws <= _KEEP
-        return GraphPredictive(
+        return GraphSource(
             observations,
             self.n_chains,
             self.n_draws,
@@ -261,14 +243,14 @@ class Source:
                 "likelihood does not factorise. Give earlier outcomes as covariates."
             )
 
-    def _agrees(self, model: GraphPredictive) -> bool:
+    def _agrees(self, source: GraphSource) -> bool:
         """Compare some log densities of the first and the last draw with the whole graph's."""
-        y = model.observations.values
+        y = source.observations.values
         obs = np.array([len(y) - 1, 0][: max(1, len(y) - 1)])
-        for draw in {0, model.n_draws - 1}:
-            expected = self._logp(model.observations, y, draw)[obs]
+        for draw in {0, source.n_draws - 1}:
+            expected = self._logp(source.observations, y, draw)[obs]
             try:
-                got = model.logp_at(y[None, obs], 0, slice(draw, draw + 1), obs)[0, 0]
+                got = source.logp_at(y[None, obs], 0, slice(draw, draw + 1), obs)[0, 0]
             except (ValueError, IndexError, TypeError, AssertionError):
                 return False
             if not np.allclose(got, expected, rtol=1e-8, atol=1e-8, equal_nan=True):

@@ -10,7 +10,8 @@ import numpy as np
 
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
-from lockquack.models.model import Predictive
+from lockquack.models.model import Model
+from lockquack.models.source import Source
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.family import from_family
 
@@ -33,7 +34,7 @@ def from_cmdstanpy(
     likelihood: str | None = None,
     support: tuple[float, float] | None = None,
     **parameters: Any,
-) -> Predictive:
+) -> Model:
     r"""Take a model from a CmdStanPy fit.
 
     .. math::
@@ -75,7 +76,7 @@ def from_cmdstanpy(
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives.
 
     Examples
@@ -102,7 +103,7 @@ def from_cmdstanpy(
     )
 
 
-def from_pystan(fit: Any, *, y: Any, **options: Any) -> Predictive:
+def from_pystan(fit: Any, *, y: Any, **options: Any) -> Model:
     """Take a model from a PyStan 3 fit; everything is as in :func:`from_cmdstanpy`.
 
     Parameters
@@ -116,7 +117,7 @@ def from_pystan(fit: Any, *, y: Any, **options: Any) -> Predictive:
 
     Returns
     -------
-    Predictive
+    Model
         A model for :func:`lockquack.lock` and its relatives.
 
     Examples
@@ -197,7 +198,7 @@ def _from_stan(
     likelihood: str | None = None,
     support: tuple[float, float] | None = None,
     **parameters: Any,
-) -> Predictive:
+) -> Model:
     if family is None:
         if parameters or transform is not None:
             given = ", ".join([*parameters, *(["transform"] if transform is not None else [])])
@@ -211,7 +212,7 @@ def _from_stan(
     draws = {name: _parameter(given, variables) for name, given in parameters.items()}
     model = from_family(family, y=y, transform=transform, component_dim=component_dim, **draws)
     if log_lik is not None and log_lik in variables:
-        compare_log_lik(model, log_lik, variables[log_lik])
+        compare_log_lik(model.source, log_lik, variables[log_lik])
     return model
 
 
@@ -242,21 +243,21 @@ def _parameter(given: Any, variables: _Variables) -> Any:
     return given(variables) if callable(given) else given
 
 
-def compare_log_lik(model: Predictive, name: str, log_lik: Array) -> None:
+def compare_log_lik(source: Source, name: str, log_lik: Array) -> None:
     """Compare a family's log densities with the program's own, for the first and the last draw."""
     log_lik = log_lik.reshape(*log_lik.shape[:2], -1)
-    if log_lik.shape != (model.n_chains, model.n_draws, model.n_obs):
+    if log_lik.shape != (source.n_chains, source.n_draws, source.n_obs):
         return
-    everything = slice(0, model.n_obs)
-    for chain, draw in ((0, 0), (model.n_chains - 1, model.n_draws - 1)):
-        got = model.logp(chain, slice(draw, draw + 1), everything)[0]
+    everything = slice(0, source.n_obs)
+    for chain, draw in ((0, 0), (source.n_chains - 1, source.n_draws - 1)):
+        got = source.logp(chain, slice(draw, draw + 1), everything)[0]
         difference = np.abs(got - log_lik[chain, draw])
         # Draws come from files with six digits, so only what is plainly wrong is refused.
         if np.median(difference) > 0.01 * (1.0 + np.median(np.abs(got))):
             at = int(difference.argmax())
             raise ParameterError(
-                f"{model.likelihood.description} has the log density {got[at]:.6g} at "
-                f"{model.observations.describe(at)}, the fit's {name!r} is "
+                f"{source.likelihood.description} has the log density {got[at]:.6g} at "
+                f"{source.observations.describe(at)}, the fit's {name!r} is "
                 f"{log_lik[chain, draw, at]:.6g}. Check the parameters, the transform and the "
                 "order of y; give log_lik=None if it is another quantity, such as the density of "
                 "the transformed outcome."

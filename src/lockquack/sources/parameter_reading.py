@@ -1,4 +1,4 @@
-"""Which axis of a parameter is which: chains and draws, observations, its own."""
+"""Reading parameters: which axis is which, chains and draws, observations, its own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from lockquack.models.labels import (
     require_same_order,
     string_dims,
 )
-from lockquack.models.observations import OBS_DIM, Observations
+from lockquack.models.observations import OBS_DIM, SAMPLE_DIMS, Observations
 from lockquack.numeric import as_numeric
-from lockquack.sources.arrays import SAMPLE_DIMS
 from lockquack.sources.parameters import (
     ArrayParameter,
     LinearPredictor,

@@ -1,0 +1,150 @@
+"""Averages over the draws of a source, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lockquack.draws.blocks import Kind
+from lockquack.draws.collapse import Collapsed
+from lockquack.draws.diagnostics import ess_mean
+from lockquack.draws.psis import loo_densities
+from lockquack.errors import NonFiniteError
+from lockquack.jets import Array, Jet
+from lockquack.models.source import Source
+from lockquack.models.weighted import WeightedSource
+from lockquack.numeric import and_more
+from lockquack.parallel.progress import progress_bar
+from lockquack.transforms import Transform
+
+
+@dataclass(frozen=True)
+class LooDensity:
+    """Pareto-smoothed leave-one-out log densities and their diagnostic."""
+
+    logp: Array  # (n,)
+    pareto_k: Array  # (n,)
+    #: Effect of each draw on Σ_i log p_i, to first order.
+    influence: Array  # (chain, draw)
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """The passes over a source's draws, remembered: what a model owns besides its source."""
+
+    source: Source
+    _collapsed: dict[tuple[Kind, bool], Collapsed] = field(default_factory=dict, repr=False)
+    _loo: list[LooDensity] = field(default_factory=list, repr=False)
+
+    def weighted(self, coordinates: Transform) -> Passes:
+        """Return passes over the same draws as the weighted Hyvärinen score sees them.
+
+        Densities, and so the leave-one-out ones, are the same.
+        """
+        return Passes(WeightedSource.of(self.source, coordinates), _loo=self._loo)
+
+    def collapse(
+        self, kind: Kind, *, derivatives: bool = True, progressbar: bool | None = None
+    ) -> Collapsed:
+        """Predictive jet at every observation, averaged over the draws."""
+        key = kind, derivatives
+        if key not in self._collapsed:
+            with progress_bar(self.source.n_obs, "pass over draws", progressbar) as advance:
+                collapsed = self.source.pass_over_draws(
+                    kind, derivatives=derivatives, progress=advance
+                )
+            _require_finite(self.source, collapsed)
+            self._collapsed[key] = collapsed
+        return self._collapsed[key]
+
+    def predict(
+        self,
+        kind: Kind,
+        *,
+        density: bool,
+        derivatives: bool = True,
+        progressbar: bool | None = None,
+    ) -> Collapsed:
+        """Collapse the draws; with ``density``, leave-one-out densities by PSIS as well.
+
+        In-sample and held-out densities come with the derivatives in one pass. Without
+        ``derivatives`` these are not even looked at: the jets have no components then, and
+        leave-one-out needs no pass besides PSIS.
+        """
+        if kind == "loo" and not derivatives:
+            return _without_derivatives(self.source, self.loo(progressbar=progressbar))
+        collapsed = self.collapse(kind, derivatives=derivatives, progressbar=progressbar)
+        if not density or kind != "loo":
+            return collapsed
+        loo = self.loo(progressbar=progressbar)
+        jet = replace(collapsed.jet, logp=loo.logp)
+        return replace(collapsed, jet=jet, log_influence=loo.influence)
+
+    def loo(self, *, progressbar: bool | None = None) -> LooDensity:
+        """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass."""
+        if not self._loo:
+            parts = []
+            with progress_bar(self.source.n_obs, "PSIS", progressbar) as advance:
+                for part in self.source.map_groups(_loo_of_group, ("logp",)):
+                    parts.append(part)
+                    advance(part.logp.size)
+            self._loo.append(
+                LooDensity(
+                    np.concatenate([part.logp for part in parts]),
+                    np.concatenate([part.pareto_k for part in parts]),
+                    self.source.n_samples * np.sum([part.influence for part in parts], axis=0),
+                )
+            )
+        return self._loo[0]
+
+
+def effective_sizes(source: Source) -> tuple[Array, Array]:
+    """Effective sample sizes of the gradient g and of h + g², h the curvature, each (n, d)."""
+    parts = source.map_groups(_ess_of_group, ("grad", "curv"))
+    grads, squares = zip(*parts, strict=True)
+    return np.concatenate(grads), np.concatenate(squares)
+
+
+def _without_derivatives(source: Source, loo: LooDensity) -> Collapsed:
+    nothing = np.empty((source.n_obs, 0))
+    return Collapsed(
+        Jet(loo.logp, nothing, nothing),
+        np.empty((*loo.influence.shape, 0)),
+        loo.influence,
+        # As in a pass: the draws count equally, and Pareto k̂ tells where they do not.
+        np.full(source.n_obs, float(source.n_samples)),
+        source.n_samples,
+    )
+
+
+def _require_finite(source: Source, collapsed: Collapsed) -> None:
+    finite = np.isfinite(collapsed.jet.grad + collapsed.jet.curv).all(axis=1)
+    if not finite.all():
+        first = int(np.flatnonzero(~finite)[0])
+        raise NonFiniteError(
+            f"The derivatives of {source.likelihood.description} are not finite at "
+            f"{source.observations.describe(first)}{and_more(int(np.sum(~finite)) - 1)}."
+        )
+
+
+def _loo_of_group(sources: Sequence[Source], obs: slice) -> LooDensity:
+    """Leave-one-out densities of some observations; the influence lacks the number of draws."""
+    (source,) = sources
+    by_draw = (source.n_chains, source.n_draws)
+    rows = np.empty((obs.stop - obs.start, *by_draw))
+    for chain in range(source.n_chains):
+        rows[:, chain] = source.logp(chain, slice(0, source.n_draws), obs).T
+    logp, pareto_k, influence = loo_densities(rows.reshape(-1, source.n_samples))
+    return LooDensity(logp, pareto_k, influence.reshape(by_draw))
+
+
+def _ess_of_group(sources: Sequence[Source], obs: slice) -> tuple[Array, Array]:
+    grad, curv = sources[0].all_derivatives(obs)
+    return _ess_by_component(grad), _ess_by_component(curv + grad * grad)
+
+
+def _ess_by_component(draws: Array) -> Array:
+    flat = draws.reshape(*draws.shape[:2], -1)
+    return ess_mean(flat).reshape(draws.shape[2:])

@@ -1,0 +1,290 @@
+"""What an adapter implements: a source of densities, read in tiles of draws × observations.
+
+A new source of models is one file. Subclass :class:`Source`, as a frozen dataclass, and implement
+
+- ``logp``: log densities of a tile, some draws of one chain at some consecutive observations;
+- ``derivatives``: their first and second derivatives **in the outcome**, not in the parameters.
+
+That is enough to lock, to stack and to compare. Whatever else it can do it says in ``can``, an
+:class:`Abilities`, and does in the method that goes with it::
+
+    @dataclass(frozen=True, eq=False, repr=False)
+    class MySource(Source):
+        theta: Array  # (chain, draw)
+
+        @property
+        def can(self) -> Abilities:
+            return Abilities(evaluate=True, be_shared=True)
+
+        def logp(self, chain, draws, obs): ...           # (draws, obs)
+        def derivatives(self, chain, draws, obs): ...    # twice (draws, obs, component)
+        def logp_at(self, y, chain, draws, obs): ...     # (point, draws, obs): can.evaluate
+        def jets_at(self, y, chain, draws, obs, *, derivatives): ...
+        def bulks(self, obs, multiples, *, detailed): ...
+
+    def from_mine(fit, *, y) -> Model:
+        observations = as_observations(y)
+        return Model(MySource(observations, 4, 1000, Likelihood("gamma"), fit.theta))
+
+and one line in the package's ``__init__.py`` that says where ``from_mine`` lives. For a density
+that a library evaluates anywhere, :mod:`lockquack.sources.density` derives all of this from one
+method.
+
+A source holds no results: averages over its draws are remembered by
+:class:`lockquack.models.passes.Passes`, and what users hold is a
+:class:`lockquack.models.model.Model` around it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from lockquack.draws.blocks import Kind
+from lockquack.draws.collapse import Collapsed, collapse
+from lockquack.errors import UnsupportedError
+from lockquack.jets import Array, Jet
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.observations import Observations
+from lockquack.numeric import cut
+from lockquack.parallel.mapping import map_observations
+
+#: Some of the observations: consecutive ones, or by position.
+Subset = slice | NDArray[np.intp]
+#: Observations whose draws are held at once when a statistic needs all of them together.
+_OBS_AT_ONCE = 256
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a source can do.
+
+    Examples
+    --------
+    >>> from lockquack.testing import example_models
+    >>> source = example_models()["first"].source
+    >>> source.can.differentiate, source.can.evaluate, source.can.draw
+    (True, True, True)
+    """
+
+    #: Give the derivatives of its density in the outcome; without, there is the log score only.
+    differentiate: bool = True
+    #: Give its density at any outcome: ``logp_at``, ``jets_at`` and ``bulks`` work.
+    evaluate: bool = False
+    #: Be evaluated at one observation for all: the density is the same function everywhere.
+    evaluate_once: bool = False
+    #: Integrate to one over the outcomes; a transform may leave mass that no outcome accounts for.
+    integrate_to_one: bool = True
+    #: Be read by several threads at once.
+    be_shared: bool = False
+    #: Be sent to a cluster: reading it takes so much work that it is worth the way.
+    be_sent: bool = True
+    #: Hand out tiles of memory that it holds, so that reading them makes no arrays.
+    read_in_place: bool = False
+    #: Be read along draws: these, not neighbouring observations, lie together in memory.
+    read_along_draws: bool = False
+    #: Whether there is a generator of outcomes, or a function that finds out: it may compile one.
+    has_generator: bool | Callable[[], bool] = False
+
+    @property
+    def draw(self) -> bool:
+        """Draw random outcomes: ``draw_outcomes`` works."""
+        found = self.has_generator
+        return found() if callable(found) else found
+
+
+@dataclass(frozen=True, eq=False)
+class Source(ABC):
+    """Posterior draws of one model's log density, and its derivatives, at each observation.
+
+    Nothing in it changes.
+    """
+
+    observations: Observations
+    n_chains: int
+    n_draws: int
+    likelihood: Likelihood
+    #: Log probability of all observations together under the prior, where the sampler knows it.
+    log_marginal_likelihood: float | None = field(default=None, kw_only=True)
+    #: Outcomes that were drawn with the draws, (chain, draw, observations, components if any).
+    outcome_draws: xr.DataArray | None = field(default=None, kw_only=True, repr=False)
+
+    # What every source implements
+
+    @abstractmethod
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        """Log densities of a tile, shape (draws, obs)."""
+
+    @abstractmethod
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        """First and second derivatives of a tile, each of shape (draws, obs, component)."""
+
+    # What some can do besides
+
+    @property
+    def can(self) -> Abilities:
+        """What it can do besides handing out tiles."""
+        return Abilities()
+
+    def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
+        """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
+        raise self._not_evaluable()
+
+    def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
+        """Log densities and derivatives at other outcomes ``y``, (point, obs, component).
+
+        Of shape (point, draws, obs), and (point, draws, obs, component) for the derivatives,
+        which may be empty where they are not wanted. ``draws`` may have a step. Outside the
+        support the log density is −inf.
+        """
+        raise self._not_evaluable()
+
+    def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
+        """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).
+
+        For scalar outcomes. Where quadrature begins to look; in detail, where it looks again
+        if it missed something.
+        """
+        raise self._not_evaluable()
+
+    def draw_outcomes(
+        self, chain: int, draws: NDArray[np.intp], obs: Subset, rng: np.random.Generator
+    ) -> Array:
+        """Draw one outcome from the likelihood of each of some draws, (draws, obs, component).
+
+        NaN where the model draws something that no outcome corresponds to.
+        """
+        raise UnsupportedError(
+            f"Outcomes cannot be drawn from {self.likelihood.description}: its density is known, "
+            "but no generator of random numbers for it. Make the model with from_family, or give "
+            "from_jax sample=."
+        )
+
+    def stored_logp(self, chain: int, draws: slice) -> Array | None:
+        """Log densities that came with the draws, computed by whoever drew them, (draws, obs).
+
+        None where there are none. They are compared with those of the model.
+        """
+        return None
+
+    def with_data(self, y: Any, /, **data: Any) -> Source:
+        """Return the same posterior's predictions of other outcomes, with other data."""
+        raise UnsupportedError(
+            f"{self.likelihood.description} holds values at the observed outcomes only, so it "
+            "cannot predict others. Compute its values there and give them as a model of their "
+            "own, fit.predict_at({name: new_model, ...}), or make it with from_family or a PPL "
+            "adapter."
+        )
+
+    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
+        """How many observations data for :meth:`with_data` are of: one number, if it is clear."""
+        found: set[int] = set()
+        for given in data.values():
+            if isinstance(given, Mapping):
+                found |= self.numbers_of_rows(given)
+            elif np.ndim(given) > 0:
+                found.add(len(given))
+        return found
+
+    def restrict(self, obs: slice) -> Self | None:
+        """Return the same draws at some of the observations; None where it cannot be cut."""
+        return None
+
+    # How draws are gone through, where they are not at hand
+
+    def pass_over_draws(
+        self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
+    ) -> Collapsed:
+        """Average the draws; :class:`~lockquack.models.passes.Passes` remembers the result."""
+        return collapse(self, kind, derivatives=derivatives, progress=progress)
+
+    def map_groups(
+        self, work: Callable[[Sequence[Source], slice], R], reads: Sequence[str]
+    ) -> Iterator[R]:
+        """Do the same work for every group of observations; yield the results in order.
+
+        A group is small enough to hold all its draws at once. What the work reads, ``"logp"`` or
+        ``"grad"`` and ``"curv"``, is for sources that must fetch it.
+        """
+        return map_observations(work, (self,), self.observation_slices())
+
+    def weighted(self, root: Array, slope: Array) -> Source | None:
+        """Return the draws with derivatives √h g and h c + h' g, if they must be changed unread.
+
+        Both of shape (n, d). None where they can be changed as they are read.
+        """
+        return None
+
+    def dask_draws(self, dtype: str | None = None) -> Mapping[str, Any] | None:
+        """Return ``logp`` and, where there are any, ``grad`` and ``curv`` that are dask arrays.
+
+        With a ``dtype``, of that type and in chunks that a store wants. None where the draws are
+        read, not held by dask.
+        """
+        return None
+
+    # What follows
+
+    @property
+    def n_obs(self) -> int:
+        """Number of observations."""
+        return self.observations.n
+
+    @property
+    def n_components(self) -> int:
+        """Number of components of an outcome."""
+        return self.observations.d
+
+    @property
+    def n_samples(self) -> int:
+        """Number of draws in all chains together."""
+        return self.n_chains * self.n_draws
+
+    def all_logp(self, obs: slice) -> Array:
+        """All log densities at some observations, (chain, draw, obs)."""
+        draws = slice(0, self.n_draws)
+        return np.stack([self.logp(chain, draws, obs) for chain in range(self.n_chains)])
+
+    def all_derivatives(self, obs: slice) -> tuple[Array, Array]:
+        """All derivatives at some observations, each (chain, draw, obs, component)."""
+        draws = slice(0, self.n_draws)
+        tiles = [self.derivatives(chain, draws, obs) for chain in range(self.n_chains)]
+        return np.stack([grad for grad, _ in tiles]), np.stack([curv for _, curv in tiles])
+
+    def observation_slices(self) -> list[slice]:
+        """Cut the observations into groups small enough to hold all their draws at once."""
+        return cut(slice(0, self.n_obs), _OBS_AT_ONCE)
+
+    def require_derivatives(self) -> None:
+        """Raise an error that says what to do, where there are no derivatives."""
+        if not self.can.differentiate:
+            raise UnsupportedError(
+                f"{self.likelihood.description} has log densities only, without derivatives in "
+                "the outcome. Make the model with from_family or a PPL adapter, or give "
+                "from_arrays grad= and curv=. Log densities are enough for LogScore() and lq.stack."
+            )
+
+    def describe(self) -> str:
+        """Say in a line what it is of, and how large."""
+        grid = " × ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
+        return (
+            f"{self.likelihood.description}; chain: {self.n_chains}, draw: {self.n_draws}, "
+            f"{grid}, components: {self.observations.d}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.describe()}>"
+
+    def _not_evaluable(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.likelihood.description} holds values at the observed outcomes only, so its "
+            "density elsewhere is not known. Use from_family or a PPL adapter."
+        )

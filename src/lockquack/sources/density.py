@@ -1,0 +1,219 @@
+"""Sources whose density a probabilistic programming language can evaluate anywhere.
+
+How to write an adapter with it: subclass :class:`DensitySource`, implement the one method
+:meth:`~DensitySource.jets_at`, make an object with ``Likelihood(name)``, and return
+``described(source, name)``, which finds out where the density ends and how::
+
+    @dataclass(frozen=True, eq=False, repr=False)
+    class MySource(DensitySource):
+        theta: Mapping[str, Array]  # (chain, draw, ...)
+
+        def jets_at(self, y, chain, draws, obs, *, derivatives):
+            ...  # y (point, obs, d) → Jet of (point, draws, obs) and (point, draws, obs, d)
+
+    source = MySource(observations, chains, draws, Likelihood("Gamma"), theta)
+    return Model(described(source, "Gamma"))
+
+Log densities, derivatives, densities at other outcomes and the places where quadrature begins to
+look all follow from that method. ``draws`` may be a slice with a step; ``obs`` is a slice or an
+array of positions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from lockquack.errors import ShapeError, SupportError
+from lockquack.families import Edge, Family, find_family
+from lockquack.families.refused import find_refused, plain
+from lockquack.jets import Array, Jet
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.source import Abilities, Source, Subset
+from lockquack.sources.bulks import extreme_draws, find_bulks
+from lockquack.sources.probing import AT_ONCE
+from lockquack.sources.supports import find_edges
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DensitySource(Source):
+    """Draws of a density that can be evaluated anywhere; subclasses say how, in one method."""
+
+    #: Whether some single outcomes have positive probability, as censored ones do.
+    has_atoms: bool = field(default=False, kw_only=True)
+    #: Whether the source can differentiate its density twice.
+    differentiable: bool = field(default=True, kw_only=True)
+    #: Log likelihoods that came with the draws, (chain, draw, ...observations).
+    stored: Any = field(default=None, kw_only=True)
+    _last: dict[Any, Jet] = field(default_factory=dict, init=False, repr=False)
+
+    @abstractmethod
+    @override
+    def jets_at(
+        self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool
+    ) -> Jet: ...
+
+    @property
+    @override
+    def can(self) -> Abilities:
+        likelihood = self.likelihood
+        return Abilities(
+            differentiate=self.differentiable and not (likelihood.discrete or self.has_atoms),
+            # A density, or probabilities of outcomes that are known.
+            evaluate=not self.has_atoms and bool(likelihood.edges or not likelihood.discrete),
+        )
+
+    @override
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        return np.asarray(self._tile(chain, draws, obs, derivatives=False).logp[0])
+
+    @override
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        self.require_derivatives()
+        jet = self._tile(chain, draws, obs, derivatives=True)
+        return jet.grad[0], jet.curv[0]
+
+    @override
+    def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
+        return self.jets_at(y, chain, draws, obs, derivatives=False).logp
+
+    @override
+    def stored_logp(self, chain: int, draws: slice) -> Array | None:
+        if self.stored is None:
+            return None
+        some = np.asarray(self.stored[chain, draws], dtype=np.float64)
+        if some[0].size != self.n_obs:
+            raise ShapeError(
+                f"The log likelihood stored with the draws has {some[0].size} values in each "
+                f"draw; the model has {self.n_obs} observations. Give the model that was sampled."
+            )
+        return some.reshape(len(some), self.n_obs)
+
+    @override
+    def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
+        """Find the modes on ever finer grids.
+
+        In detail, each chain is looked at by itself, and so are its narrowest and its outermost
+        draws.
+        """
+        bulks = find_bulks(self, obs, range(self.n_chains))
+        if detailed:
+            for chain in range(self.n_chains):
+                bulks += find_bulks(self, obs, [chain]) + extreme_draws(self, obs, chain)
+        points = np.stack([place + multiples[:, None] * width for place, width in bulks])
+        return np.clip(points, *(self.likelihood.support or (-np.inf, np.inf)))
+
+    def _tile(self, chain: int, draws: slice, obs: slice, *, derivatives: bool) -> Jet:
+        """Evaluate at the observed outcomes; a pass asks for one tile twice in a row."""
+        place = (chain, draws.start, draws.stop, draws.step, obs.start, obs.stop)
+        for key in ((place, True), (place, derivatives)):
+            if key in self._last:
+                return self._last[key]
+        jet = self.jets_at(
+            self.observations.values[None, obs], chain, draws, obs, derivatives=derivatives
+        )
+        self._last.clear()
+        if jet.logp.size <= AT_ONCE:
+            self._last[place, derivatives] = jet
+        return jet
+
+
+def stored_log_likelihood(tree: Any, name: str) -> Any:
+    """Find what a container has as the log likelihood of an outcome, draws first, or None."""
+    if "log_likelihood" not in tree.children or name not in tree["log_likelihood"].data_vars:
+        return None
+    return tree["log_likelihood"].to_dataset()[name].transpose("chain", "draw", ...)
+
+
+S = TypeVar("S", bound=DensitySource)
+
+
+def described(source: S, name: str, parts: Sequence[str] = ()) -> S:
+    """Return the source with what the name of its likelihood, and the density itself, tell.
+
+    What :mod:`lockquack.families` knows by name is taken from there. Where a density ends, and
+    how it behaves there, depends on parameters or is not known by name, the density is looked at
+    near and far from the observations.
+
+    Parameters
+    ----------
+    source
+        The source, with any likelihood description.
+    name
+        What to call the likelihood in messages and tables, ``"Gamma"``.
+    parts
+        Names of the distributions that it is made of, such as those of a ``"Mixture"``. What is
+        wrong with any of them is wrong with the whole.
+    """
+    names = [_spelt(part) for part in (name, *parts)]
+    families = [find_family(each) for each in names]
+    refused = [
+        find_refused(each) for each, family in zip(names, families, strict=True) if family is None
+    ]
+    if (
+        source.likelihood.discrete
+        or any(family.discrete for family in families if family is not None)
+        or any(why.discrete for why in refused if why is not None)
+    ):
+        ends = _outcomes(names, families)
+        source = replace(source, likelihood=Likelihood(name, discrete=True, edges=ends))
+        _require_possible(source, name)
+        return source
+    _require_possible(source, name)
+    reasons = [why.not_smooth for why in refused if why is not None and why.not_smooth]
+    reasons += [_NOT_SMOOTH[each] for each in names if each in _NOT_SMOOTH]
+    if not source.differentiable:
+        reasons.append("its derivatives in the outcome are not known to the library it comes from")
+    edges: tuple[Edge, ...] = ()
+    if not source.has_atoms:
+        edges, problem = find_edges(source, names[1:] if names[0] == "mixture" else names[:1])
+        reasons += [problem] if problem else []
+    likelihood = Likelihood(name, edges=edges, not_smooth=reasons[0] if reasons else "")
+    return replace(source, likelihood=likelihood)
+
+
+#: Likelihoods that :mod:`lockquack.families.refused` does not know.
+_NOT_SMOOTH = {
+    "dirichlet": "its outcomes lie on a simplex, where components cannot vary on their own",
+    "interpolated": "its density is interpolated between points, with kinks there",
+}
+_ALIASES = {"t": "studentt", "multivariatenormal": "mvnormal", "multivariatestudentt": "mvstudentt"}
+
+
+def _spelt(name: str) -> str:
+    """Spell a name as the families' names are, without what only separates words."""
+    return _ALIASES.get(plain(name), plain(name))
+
+
+def _outcomes(names: Sequence[str], families: Sequence[Family | None]) -> tuple[Edge, ...]:
+    """First and last outcome of a discrete likelihood, where its name tells them."""
+    if names[0] == "mixture":  # a zero-inflated one has a point mass at 0 beside its counts
+        families = [
+            family
+            for name, family in zip(names[1:], families[1:], strict=True)
+            if name != "diracdelta"
+        ]
+    else:
+        families = families[:1]
+    known = [family.support for family in families if family is not None]
+    if not known or len(known) < len(families):
+        return ()
+    return Edge(min(low for low, _ in known), 0.0), Edge(max(high for _, high in known), 0.0)
+
+
+def _require_possible(source: DensitySource, name: str) -> None:
+    """Refuse outcomes that the model deems impossible, looking at its first draw."""
+    logp = source.logp(0, slice(0, 1), slice(0, source.n_obs))[0]
+    bad = np.flatnonzero(~np.isfinite(logp))
+    if bad.size:
+        at = int(bad[0])
+        raise SupportError(
+            f"The log density of {name} is {logp[at]} at {source.observations.describe(at)}, where "
+            f"y is {source.observations.values[at].tolist()}, and at {bad.size - 1} more. Outcomes "
+            "must lie inside the support of the source."
+        )
