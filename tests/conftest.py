@@ -36,11 +36,11 @@ class ReferenceFamily:
     def order(self) -> list[str]:
         return self.answers["order"]
 
-    def models(self, scale: str, thin: int = 1) -> dict[str, lq.Predictive]:
+    def models(self, scale: str, thin: int = 1) -> dict[str, lq.Model]:
         """All models, brought to the scale of y or of log y."""
         return {name: self._model(name, scale, thin) for name in self.order}
 
-    def _model(self, name: str, scale: str, thin: int) -> lq.Predictive:
+    def _model(self, name: str, scale: str, thin: int) -> lq.Model:
         fitted_to = {"identity": "y", "log": "logy"}[self.answers["models"][name]["transform_of_y"]]
         transform = {("y", "logy"): "log", ("logy", "y"): "exp"}.get((scale, fitted_to))
         X, draws = self.draws[name]["X"], self.draws[name]["draws"][:, ::thin]
@@ -64,7 +64,7 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
-def normals(rng) -> dict[str, lq.Predictive]:
+def normals(rng) -> dict[str, lq.Model]:
     """Three models of the same thirty outcomes: two sensible ones and a bad one."""
     y = rng.normal(1.0, 2.0, size=30)
     mu = rng.normal(0.0, 0.2, size=(4, 200))

@@ -28,17 +28,17 @@ from lockquack.errors import (
 from lockquack.families import FAMILIES, Edge, Mixture
 from lockquack.families.base import Range
 from lockquack.jets import Jet
-from lockquack.models.model import Likelihood
+from lockquack.models.likelihood import Likelihood
 
 C, D, N = 3, 40, 7
 
 
 def whole_jet(model) -> Jet:
     """Every draw's jet, (chain, draw, obs...)."""
-    everything = slice(0, model.n_draws), slice(0, model.n_obs)
-    tiles = [model.derivatives(c, *everything) for c in range(model.n_chains)]
+    everything = slice(0, model.n_draws), slice(0, model.observations.n)
+    tiles = [model.source.derivatives(c, *everything) for c in range(model.n_chains)]
     return Jet(
-        np.stack([model.logp(c, *everything) for c in range(model.n_chains)]),
+        np.stack([model.source.logp(c, *everything) for c in range(model.n_chains)]),
         np.stack([g for g, _ in tiles]),
         np.stack([h for _, h in tiles]),
     )
@@ -109,8 +109,8 @@ def test_every_family_through_the_adapter(name, rng):
         np.testing.assert_allclose(got.grad[chain, draw], expected.grad, rtol=1e-12)
         np.testing.assert_allclose(got.curv[chain, draw], expected.curv, rtol=1e-12)
     assert model.likelihood.support == family.support
-    assert model.evaluable
-    assert model.has_derivatives
+    assert model.source.can.evaluate
+    assert model.source.can.differentiate
 
 
 def test_parameters_broadcast_in_every_documented_shape(y, mu, sigma):
@@ -238,10 +238,18 @@ def test_a_model_of_log_y_is_the_lognormal(rng, mu, sigma):
 
 def test_mass_that_no_outcome_accounts_for_is_known(rng, mu, sigma):
     y = rng.lognormal(size=N)
-    assert lq.from_family("normal", y=y, transform="log", mu=mu, sigma=sigma).is_complete
-    assert not lq.from_family("normal", y=y, transform="sqrt", mu=mu, sigma=sigma).is_complete
-    assert not lq.from_family("normal", y=y, transform="exp", mu=mu, sigma=sigma).is_complete
-    assert lq.from_family("lognormal", y=y, transform="exp", mu=mu, sigma=sigma).is_complete
+    assert lq.from_family(
+        "normal", y=y, transform="log", mu=mu, sigma=sigma
+    ).source.can.integrate_to_one
+    assert not lq.from_family(
+        "normal", y=y, transform="sqrt", mu=mu, sigma=sigma
+    ).source.can.integrate_to_one
+    assert not lq.from_family(
+        "normal", y=y, transform="exp", mu=mu, sigma=sigma
+    ).source.can.integrate_to_one
+    assert lq.from_family(
+        "lognormal", y=y, transform="exp", mu=mu, sigma=sigma
+    ).source.can.integrate_to_one
 
 
 def test_mixtures_and_nested_mixtures(rng, y, mu, sigma):
@@ -291,12 +299,12 @@ def test_parameters_of_a_mixture_go_by_the_names_of_its_components(y, mu, given,
 def test_logp_elsewhere(y, mu, sigma):
     model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
     grid = np.stack([y - 1, y + 2])[..., None]
-    got = model.logp_at(grid, 1, slice(3, 9), slice(2, 5))
+    got = model.source.logp_at(grid, 1, slice(3, 9), slice(2, 5))
     expected = stats.norm.logpdf(grid[:, None, 2:5, 0], mu[1, 3:9][:, None], sigma[1, 3:9][:, None])
     # The points are those of the chosen observations.
-    got = model.logp_at(grid[:, 2:5], 1, slice(3, 9), slice(2, 5))
+    got = model.source.logp_at(grid[:, 2:5], 1, slice(3, 9), slice(2, 5))
     np.testing.assert_allclose(got, expected, rtol=1e-13)
-    by_index = model.logp_at(grid[:, [4, 2]], 1, slice(3, 9), np.array([4, 2]))
+    by_index = model.source.logp_at(grid[:, [4, 2]], 1, slice(3, 9), np.array([4, 2]))
     np.testing.assert_allclose(by_index, expected[:, :, [2, 0]], rtol=1e-13)
 
 
@@ -499,7 +507,7 @@ def test_likelihoods_that_are_not_offered_say_why(y, mu, name, reason):
     assert "Did you mean" not in str(caught.value)
     parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=1.0))
     model = lq.from_arrays(**parts, y=y, likelihood=name)
-    assert f"ArrayPredictive {name};" in repr(model)
+    assert f"Model {name};" in repr(model)
     with pytest.raises(SmoothnessError, match=f"{name} is (discrete|not smooth)"):
         lq.lock({"refused": model})
 
@@ -669,9 +677,9 @@ def test_bad_arrays(y, mu, sigma, changes, message):
 def test_arrays_cannot_be_evaluated_elsewhere(y, mu, sigma):
     model = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
     arrays = lq.from_arrays(**array_parts(model), y=y)
-    assert not arrays.evaluable
+    assert not arrays.source.can.evaluate
     with pytest.raises(UnsupportedError, match="from_family"):
-        arrays.logp_at(np.zeros((1, N, 1)), 0, slice(0, 1), slice(0, N))
+        arrays.source.logp_at(np.zeros((1, N, 1)), 0, slice(0, 1), slice(0, N))
 
 
 # ArviZ containers
@@ -805,7 +813,7 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(
     path = tmp_path / f"fit{suffix}"
     fit = lq.lock(normals)
     fit.save(path)
-    monkeypatch.setattr("lockquack.files.storage.find_spec", lambda name: None)
+    monkeypatch.setattr("lockquack.files.formats.find_spec", lambda name: None)
     # A combination can always be written to NetCDF, in the format that scipy knows.
     uses = [lq.load, lq.from_datatree, normals["left"].save, *[fit.save] * (suffix == ".zarr")]
     for use in uses:

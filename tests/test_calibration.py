@@ -12,6 +12,7 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning
+from lockquack.models.model import sources_of
 from lockquack.operators import Locking
 from lockquack.prediction import streamed
 from lockquack.prediction.calibration import uniformity
@@ -54,7 +55,7 @@ def combination_that_is_right(n, rng):
         str(k): lq.from_family("normal", y=y, mu=np.tile(mu[k], (1, 1, 1)), sigma=sd[k])
         for k in (0, 1)
     }
-    return y, PooledDistribution.of(models, Locking(), w)
+    return y, PooledDistribution.of(sources_of(models), Locking(), w)
 
 
 def test_intervals_of_a_right_combination_cover(rng):
@@ -110,7 +111,7 @@ def test_the_table_shows_what_combining_bought(rng):
 
 def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
     monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "1")
-    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 5)
+    monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 5)
     laid = []
 
     def watched(*args, **options):
@@ -122,7 +123,7 @@ def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
     monkeypatch.setattr(streamed, "lay_nodes", watched)
     table = lock(example_models(30)).coverage([0.5, 0.9], loo=False)
     assert len(laid) == 6
-    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 30)
+    monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 30)
     pd.testing.assert_frame_equal(lock(example_models(30)).coverage([0.5, 0.9], loo=False), table)
 
 

@@ -24,7 +24,7 @@ from lockquack.errors import (
 )
 from lockquack.families import FAMILIES
 from lockquack.rules import Pooled
-from lockquack.sources.family import FamilyPredictive
+from lockquack.sources.family import FamilySource
 
 SHAPE = (4, 50)
 
@@ -102,7 +102,8 @@ def test_standardised_outcomes_are_recognised(rng):
 
 
 def with_likelihood(model, **changes):
-    return model.with_likelihood(replace(model.likelihood, **changes))
+    likelihood = replace(model.likelihood, **changes)
+    return lq.Model(replace(model.source, likelihood=likelihood))
 
 
 def test_discrete_and_kinked_likelihoods_are_refused(rng):
@@ -214,7 +215,7 @@ def test_different_supports_are_noted(rng):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Wrong(FamilyPredictive):
+class Wrong(FamilySource):
     """A normal model whose derivatives have been tampered with."""
 
     def derivatives(self, chain, draws, obs):
@@ -225,14 +226,16 @@ class Wrong(FamilyPredictive):
 def tampered(change, y):
     model = lq.from_family("normal", y=y, mu=0.3 * np.ones(SHAPE), sigma=1.5)
     broken = type("Broken", (Wrong,), {"change": staticmethod(change)})
-    return broken(
-        model.observations,
-        n_chains=4,
-        n_draws=50,
-        likelihood=model.likelihood,
-        family=model.family,
-        parameters=model.parameters,
-        transform=None,
+    return lq.Model(
+        broken(
+            model.observations,
+            n_chains=4,
+            n_draws=50,
+            likelihood=model.likelihood,
+            family=model.source.family,
+            parameters=model.source.parameters,
+            transform=None,
+        )
     )
 
 
@@ -331,7 +334,10 @@ def test_arrays_are_checked_against_a_density_only(rng):
     y, mu = rng.normal(size=6), rng.normal(size=(2, 20))
     exact = lq.from_family("normal", y=y, mu=mu, sigma=1.0)
     everything = slice(0, 20), slice(0, 6)
-    tiles = [(exact.logp(c, *everything), *exact.derivatives(c, *everything)) for c in (0, 1)]
+    tiles = [
+        (exact.source.logp(c, *everything), *exact.source.derivatives(c, *everything))
+        for c in (0, 1)
+    ]
     logp, grad, curv = (np.stack(part) for part in zip(*tiles, strict=True))
     grad, curv = grad[..., 0], curv[..., 0]
     right = lq.from_arrays(logp=logp, grad=grad, curv=curv, y=y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import lockquack as lq
 from lockquack import kernels
-from lockquack.draws import collapse as collapse_module
+from lockquack.draws import blocks
 from lockquack.draws.blocks import (
     Average,
     BlockGrid,
@@ -67,7 +68,7 @@ def test_given_log_weights(rng, shape):
     given = arrays(rng)
     log_weights = rng.normal(size=shape)
     full = np.broadcast_to(log_weights[..., None] if len(shape) == 2 else log_weights, (3, 101, 37))
-    jet = collapse(lq.from_arrays(**given), "in-sample", log_weights=log_weights).jet
+    jet = collapse(lq.from_arrays(**given).source, "in-sample", log_weights=log_weights).jet
     grad, curv = by_hand(given, full + given["logp"])
     np.testing.assert_allclose(jet.grad, grad, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(jet.curv, curv, rtol=1e-12, atol=1e-14)
@@ -79,8 +80,8 @@ def test_given_log_weights(rng, shape):
 
 def test_loo_is_the_importance_weighted_average_with_ratios_one_over_f(rng):
     model = lq.from_arrays(**arrays(rng))
-    by_identity = collapse(model, "loo", density=True).jet
-    by_weights = collapse(model, "in-sample", log_weights=-model.logp_draws).jet
+    by_identity = collapse(model.source, "loo", density=True).jet
+    by_weights = collapse(model.source, "in-sample", log_weights=-model.source.logp_draws).jet
     for part in ("logp", "grad", "curv"):
         np.testing.assert_allclose(
             getattr(by_identity, part), getattr(by_weights, part), rtol=1e-11, atol=1e-13
@@ -90,9 +91,11 @@ def test_loo_is_the_importance_weighted_average_with_ratios_one_over_f(rng):
 def test_psis_weights_leave_the_derivatives_nearly_as_the_identity_has_them(family):
     for scale in family.answers["scales"]:
         for k, (name, model) in enumerate(family.models(scale).items()):
-            draws = np.stack([model.logp(c, slice(0, 1000), slice(0, None)) for c in range(10)])
+            draws = np.stack(
+                [model.source.logp(c, slice(0, 1000), slice(0, None)) for c in range(10)]
+            )
             log_weights, pareto_k = psis(draws)
-            weighted = collapse(model, "in-sample", log_weights=log_weights).jet
+            weighted = collapse(model.source, "in-sample", log_weights=log_weights).jet
             stored = {
                 part: family.pointwise[f"{scale}__loo_psis_weighted__{part}"][:, k]
                 for part in ("logp", "grad", "lapl")
@@ -165,11 +168,11 @@ def test_loo_identity_with_an_unknown_variance(rng):
     model = lq.from_family("normal", y=y, mu=0.0, sigma=sigma[None])
     posterior = np.log(weight[keep])[None, :, None]
     logf = stats.norm.logpdf(y, 0, sigma[None, :, None])
-    in_sample = collapse(model, "in-sample", log_weights=posterior[..., 0]).jet
+    in_sample = collapse(model.source, "in-sample", log_weights=posterior[..., 0]).jet
     np.testing.assert_allclose(
         in_sample.logp, stats.t.logpdf(y, nu, 0, np.sqrt(total / nu)), rtol=1e-9
     )
-    loo = collapse(model, "in-sample", log_weights=posterior - logf).jet
+    loo = collapse(model.source, "in-sample", log_weights=posterior - logf).jet
     for i in range(len(y)):
         left = total - y[i] ** 2
         expected = lq.from_family(
@@ -205,7 +208,7 @@ def test_mcse_agrees_with_arviz_on_single_draws_and_with_the_truth(rng, kind, rh
     for _ in range(40):
         mu = 0.4 * autocorrelated(rng, (4, 1000), rho)
         model = lq.from_family("normal", y=y, mu=mu, sigma=1.0)
-        collapsed = collapse(model, kind)
+        collapsed = collapse(model.source, kind)
         jet = collapsed.jet
         estimates.append(collapsed.mcse(UNIT))
         scores.append((2 * jet.curv + jet.grad**2).sum())
@@ -286,21 +289,20 @@ class Counting:
     """A source that counts what is read from it and how large the tiles are."""
 
     def __init__(self, model, contiguous=False):
-        self.model, self.draws_are_contiguous = model, contiguous
-        self.is_thread_safe, self.is_computed = True, model.is_computed
-        self.is_read_in_place = model.is_read_in_place
-        self.n_components = model.n_components
-        self.n_chains, self.n_draws, self.n_obs = model.n_chains, model.n_draws, model.n_obs
+        self.source = source = model.source
+        self.can = replace(source.can, be_shared=True, read_along_draws=contiguous)
+        self.n_components = source.n_components
+        self.n_chains, self.n_draws, self.n_obs = source.n_chains, source.n_draws, source.n_obs
         self.read = {"logp": 0, "derivatives": 0}
         self.largest = self.tiles = 0
 
     def logp(self, chain, draws, obs):
-        tile = self.model.logp(chain, draws, obs)
+        tile = self.source.logp(chain, draws, obs)
         self.read["logp"] += tile.size
         return tile
 
     def derivatives(self, chain, draws, obs):
-        tile = self.model.derivatives(chain, draws, obs)
+        tile = self.source.derivatives(chain, draws, obs)
         self.read["derivatives"] += tile[0].size
         self.largest = max(self.largest, tile[0].size)
         self.tiles += 1
@@ -333,7 +335,7 @@ def test_derivatives_that_are_not_wanted_are_not_read(rng, kind):
     assert source.read == {"derivatives": 0, "logp": given["logp"].size}
     assert collapsed.jet.grad.shape == collapsed.jet.curv.shape == (70, 0)
     assert collapsed.influence.shape == (*collapsed.log_influence.shape, 0)
-    reference = collapse(lq.from_arrays(**given), kind, density=True)
+    reference = collapse(lq.from_arrays(**given).source, kind, density=True)
     np.testing.assert_array_equal(collapsed.jet.logp, reference.jet.logp)
     np.testing.assert_array_equal(collapsed.log_influence, reference.log_influence)
     np.testing.assert_array_equal(collapsed.n_effective, reference.n_effective)
@@ -347,8 +349,8 @@ def test_extra_memory_does_not_grow_with_the_input(rng, monkeypatch):
     def peak(n):
         model = lq.from_arrays(**arrays(rng, chains=2, draws=200, n=n))
         tracemalloc.start()
-        collapse(model, "loo")
-        collapse(model, "in-sample")
+        collapse(model.source, "loo")
+        collapse(model.source, "in-sample")
         result = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return result
@@ -367,9 +369,9 @@ def test_extra_memory_is_small_next_to_the_input(rng, kind, worth_compiling, mon
     # One array stands for three, and one chain for four: 960 MB in the eyes of the pass.
     draws = np.broadcast_to(rng.normal(size=(1000, 10_000)), (4, 1000, 10_000))
     model = lq.from_arrays(logp=draws, grad=draws, curv=draws, y=np.zeros(10_000))
-    collapse(model, kind)  # what is compiled stays
+    collapse(model.source, kind)  # what is compiled stays
     tracemalloc.start()
-    collapse(model, kind)
+    collapse(model.source, kind)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.05 * 3 * 8 * draws.size
@@ -400,7 +402,7 @@ def test_memory_layout_and_precision_do_not_matter(rng):
         for k, v in given.items()
     }
     assert turned["grad"].strides != given["grad"].strides
-    assert lq.from_arrays(**turned).draws_are_contiguous
+    assert lq.from_arrays(**turned).source.can.read_along_draws
     got = lq.from_arrays(**turned).collapse("in-sample").jet
     np.testing.assert_allclose(got.curv, expected.curv, rtol=1e-12)
     single = {k: v.astype(np.float32) if k != "y" else v for k, v in given.items()}
@@ -445,7 +447,7 @@ def cut(size, places):
 @pytest.mark.parametrize("places", [(), (100,), (1, 2, 33, 77, 104)])
 def test_pieces_give_what_the_whole_gives(rng, kind, d, places):
     model = lq.from_arrays(**arrays(rng, chains=3, draws=105, n=23, d=d))
-    whole = collapse(model, kind, density=True)
+    whole = collapse(model.source, kind, density=True)
     grid, average = BlockGrid(3, 105, 23), Average(kind, density=True)
     groups = []
     for obs in cut(23, (5, 6)):
@@ -487,12 +489,12 @@ def test_a_missing_piece_is_missed(rng):
 @pytest.mark.parametrize("kind", ["loo", "in-sample"])
 def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
     model = lq.from_arrays(**arrays(rng, draws=20, n=plain.HELD_ROW + 7))
-    grid = BlockGrid(model.n_chains, model.n_draws, model.n_obs)
-    assert len(observation_groups(model, grid, Average(kind))) >= 2
+    grid = BlockGrid(model.n_chains, model.n_draws, model.observations.n)
+    assert len(observation_groups(model.source, grid, Average(kind))) >= 2
     results = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("LOCKQUACK_NUM_THREADS", threads)
-        results.append(collapse(model, kind))
+        results.append(collapse(model.source, kind))
     for other in results[1:]:
         np.testing.assert_array_equal(other.jet.grad, results[0].jet.grad)
         np.testing.assert_array_equal(other.jet.curv, results[0].jet.curv)
@@ -519,4 +521,4 @@ def test_progress_counts_all_observations(rng):
     model, seen = lq.from_arrays(**arrays(rng, n=300)), []
     collapse(Counting(model, contiguous=True), progress=seen.append)
     assert sum(seen) == 300
-    assert len(seen) > 1 or collapse_module._TILE // model.n_draws >= 300
+    assert len(seen) > 1 or blocks._TILE // model.n_draws >= 300

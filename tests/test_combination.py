@@ -241,9 +241,9 @@ def test_save_and_load_of_a_vector_outcome(rng, tmp_path):
 
 
 def test_save_and_load_need_no_extras(fit, tmp_path, monkeypatch):
-    from lockquack.files import storage
+    from lockquack.files import formats
 
-    monkeypatch.setattr(storage, "find_spec", lambda name: None)
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
     fit.save(tmp_path / "fit.nc")
     assert (tmp_path / "fit.nc").read_bytes().startswith(b"CDF")
     assert str(lq.load(tmp_path / "fit.nc")) == str(fit)
@@ -252,7 +252,7 @@ def test_save_and_load_need_no_extras(fit, tmp_path, monkeypatch):
             write()
     monkeypatch.undo()
     fit.save(tmp_path / "hdf5.nc")
-    monkeypatch.setattr(storage, "find_spec", lambda name: None)
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="pip install"):
         lq.load(tmp_path / "hdf5.nc")
 

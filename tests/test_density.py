@@ -17,12 +17,14 @@ from lockquack.errors import (
     SupportError,
     UnsupportedError,
 )
+from lockquack.models.model import sources_of
 from lockquack.operators import Locking
 from lockquack.prediction.pooled import (
     Normalised,
     PooledDistribution,
     at_observed,
     normalise,
+    observed_densities,
 )
 from lockquack.quadrature.grid import KRONROD, LEGENDRE, NODES, Grid, Line
 from lockquack.remarks.notes import density_notes
@@ -144,7 +146,9 @@ def test_other_pools_against_scipy(case):
 
     def density(at):
         point = np.array([[[at]]])
-        each = [m.logp_at(point, 0, slice(0, 1), slice(0, 1)).item() for m in models.values()]
+        each = [
+            m.source.logp_at(point, 0, slice(0, 1), slice(0, 1)).item() for m in models.values()
+        ]
         return np.exp(w @ each)
 
     knots = [low, *np.array([1e-8, 1e-4, 0.01, 0.5, 0.99]) * min(high, 1.0), 3.0, 6.0, 12.0, high]
@@ -177,7 +181,7 @@ def test_draws_are_averaged_before_they_are_pooled(rng):
     result = pooled(models, w)
     np.testing.assert_allclose(np.exp(result.logp), [density(v) / total for v in y], rtol=1e-7)
     grid = np.linspace(-3, 5, 9)
-    third = PooledDistribution.of(models, Locking(), w, slices=[slice(2, 3)])
+    third = PooledDistribution.of(sources_of(models), Locking(), w, slices=[slice(2, 3)])
     pool = third.logpdf(grid[:, None])[:, 0]
     np.testing.assert_allclose(np.exp(pool), [density(v) / total for v in grid], rtol=1e-7)
     right = third.log_components(grid[:, None])[1, :, 0]
@@ -216,13 +220,14 @@ def test_stored_log_scores_of_locked_combinations(family):
             some = {m: models[m] for m in members}
             # The nodes do for all weights.
             start = np.full(len(some), 1 / len(some))
-            pooled = PooledDistribution.of(some, Locking(), start, loo=True)
+            pooled = PooledDistribution.of(sources_of(some), Locking(), start, loo=True)
+            logp = observed_densities(some, loo=True)
             for fitted_on, subset in scales.items():
                 if tuple(subset["models"]) != members:
                     continue
                 weights = np.array(subset["locking"]["exact_loo"]["standardised"]["weights"])
                 result = at_observed(
-                    pooled.with_pool(lambda logp, w=weights: Locking().pool_density(logp, w))
+                    pooled.with_pool(lambda logp, w=weights: Locking().pool_density(logp, w)), logp
                 )
                 key = f"locking_w_from_{fitted_on}_exact_loo_standardised"
                 # The stored scores are exact, these come from draws.
@@ -334,7 +339,7 @@ def test_a_normaliser_that_is_not_a_number_is_warned_of(normals):
     for part in ("logp", "relative_error"):
         good = {name: np.zeros(30) for name in ("logp", "log_norm", "relative_error")}
         result = Normalised(**good, missing=0 * ones, pareto_k=0 * ones)
-        only = {"left": normals["left"]}
+        only = {"left": normals["left"].source}
         observations = normals["left"].observations
         assert density_notes(only, result, observations) == []
         getattr(result, part)[4] = np.nan
@@ -394,7 +399,7 @@ def test_memory_does_not_hold_draws_on_nodes(rng):
         for shift in (0.0, 0.3)
     }
     tracemalloc.start()
-    pooled = PooledDistribution.of(models, Locking(), np.array([0.5, 0.5]))
+    pooled = PooledDistribution.of(sources_of(models), Locking(), np.array([0.5, 0.5]))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     on_nodes = sum(part.nodes.logp[0].size for part in pooled.laid)

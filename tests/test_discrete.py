@@ -14,6 +14,7 @@ from lockquack.fitting.evidence import Evidence
 from lockquack.fitting.problems import problem_for
 from lockquack.jets import Jet
 from lockquack.methods.gather import gather
+from lockquack.models.model import sources_of
 from lockquack.operators import (
     OPERATORS,
     Hoelder,
@@ -223,7 +224,7 @@ def test_outcomes_of_any_size_are_summed_completely(mu):
         name: lq.from_family("poisson", y=y, mu=np.full((1, 1), mean))
         for name, mean in (("a", mu), ("b", other))
     }
-    (laid,) = lay_nodes(models, loo=False)
+    (laid,) = lay_nodes(sources_of(models), loo=False)
     assert laid.outcomes.size < 60 * np.sqrt(mu) + 40
     w = np.array([0.5, 0.5])
     log_norm, _ = laid.log_norm(lambda logp: Locking().pool_density(logp, w))

@@ -250,20 +250,22 @@ def test_every_family_through_the_adapter(name, rng, tmp_path):
     model = lq.from_family(name, y=y, **p)
     assert model.likelihood.discrete
     assert model.likelihood.support == FAMILIES[name].support
-    assert model.evaluable
-    assert not model.has_derivatives
+    assert model.source.can.evaluate
+    assert not model.source.can.differentiate
     one = {key: value if key == "n" else value[1, 7] for key, value in p.items()}
-    np.testing.assert_allclose(model.all_logp(slice(0, N))[1, 7], SCIPY[name](y, one), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.source.all_logp(slice(0, N))[1, 7], SCIPY[name](y, one), rtol=1e-12
+    )
     grid = np.stack([y + 1.0, y + 0.5, y - 2.0])[..., None]
-    elsewhere = model.logp_at(grid, 1, slice(7, 8), slice(0, N))[:, 0]
+    elsewhere = model.source.logp_at(grid, 1, slice(7, 8), slice(0, N))[:, 0]
     np.testing.assert_allclose(elsewhere[0], SCIPY[name](y + 1, one), rtol=1e-12)
     assert (elsewhere[1] == -np.inf).all()
     np.testing.assert_allclose(elsewhere[2], SCIPY[name](y - 2, one), rtol=1e-12)
-    bulk = model.bulks(slice(0, N), np.array([-1.0, 0.0, 1.0]), detailed=True)
+    bulk = model.source.bulks(slice(0, N), np.array([-1.0, 0.0, 1.0]), detailed=True)
     assert np.isfinite(bulk).all()
     assert bulk.min() >= FAMILIES[name].support[0]
     with pytest.raises(UnsupportedError, match="discrete"):
-        model.derivatives(0, slice(0, 1), slice(0, N))
+        model.source.derivatives(0, slice(0, 1), slice(0, N))
     with pytest.raises(SmoothnessError, match=f"Model 'counts': {name} is discrete.*log score"):
         lq.lock({"counts": model})
     model.save(tmp_path / "counts.nc")
@@ -278,11 +280,11 @@ def test_a_regression_of_counts(rng):
     mu = lq.linear_predictor(X, beta, link="log")
     model = lq.from_family("poisson", y=y, mu=mu)
     want = stats.poisson.logpmf(y, np.exp(beta @ X.T))
-    np.testing.assert_allclose(model.all_logp(slice(0, N)), want, rtol=1e-12)
+    np.testing.assert_allclose(model.source.all_logp(slice(0, N)), want, rtol=1e-12)
     p = lq.linear_predictor(X, beta, link="logit")
     model = lq.from_family("binomial", y=np.minimum(y, 4), n=4, p=p)
     want = stats.binom.logpmf(np.minimum(y, 4), 4, special.expit(beta @ X.T))
-    np.testing.assert_allclose(model.all_logp(slice(0, N)), want, rtol=1e-12)
+    np.testing.assert_allclose(model.source.all_logp(slice(0, N)), want, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -330,4 +332,4 @@ def test_what_discrete_families_refuse(rng):
     )
     assert mixed.likelihood.discrete
     assert mixed.likelihood.support == (0.0, np.inf)
-    assert np.isfinite(mixed.all_logp(slice(0, 2))).all()
+    assert np.isfinite(mixed.source.all_logp(slice(0, 2))).all()

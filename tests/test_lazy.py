@@ -16,7 +16,8 @@ from dask import delayed
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning, NonFiniteError, ParameterError, ShapeError
-from lockquack.files import streaming
+from lockquack.models import containers
+from lockquack.models.source import Source
 from lockquack.parallel.cluster import compute_in_order
 from lockquack.sources import chunked, datatree
 from tests.helpers import lock
@@ -158,9 +159,9 @@ def test_log_densities_alone_are_enough_to_stack(models):
     logp = draws_of(models["flat"])["logp"]
     y = models["flat"].observations.values[:, 0]
     lazy = lq.from_arrays(logp=da.from_array(logp, (2, 30, 50)), y=y)
-    assert not lazy.has_derivatives
+    assert not lazy.source.can.differentiate
     np.testing.assert_allclose(lazy.loo().logp, models["flat"].loo().logp, rtol=1e-12)
-    np.testing.assert_array_equal(lazy.logp(1, slice(3, 9), slice(4, 6)), logp[1, 3:9, 4:6])
+    np.testing.assert_array_equal(lazy.source.logp(1, slice(3, 9), slice(4, 6)), logp[1, 3:9, 4:6])
 
 
 # Nothing is read before it is needed, and then once
@@ -330,7 +331,7 @@ def test_streaming_writes_what_a_datatree_holds(tmp_path, monkeypatch, which, at
         model = lq.from_family("mv_normal", y=y, mu=draws[..., None] + np.ones(2), cov=np.eye(2))
     else:
         model = lq.from_family("normal", y=y, mu=draws, sigma=1.0)
-    monkeypatch.setattr(streaming, "_CHUNK", at_once * 8 * 12 * model.observations.d)
+    monkeypatch.setattr(containers, "_CHUNK", at_once * 8 * 12 * model.observations.d)
     model.to_zarr(tmp_path / "a.zarr")
     with xr.open_datatree(tmp_path / "a.zarr", engine="zarr") as written:
         assert written.attrs.pop("written_by") == "lockquack"
@@ -341,7 +342,7 @@ def test_streaming_holds_one_group_at_a_time(tmp_path, monkeypatch):
     sizes = []
 
     @dataclass(frozen=True, eq=False, repr=False)
-    class Watched(lq.Predictive):
+    class Watched(Source):
         def logp(self, chain, draws, obs):
             sizes.append(obs.stop - obs.start)
             return np.zeros((draws.stop - draws.start, sizes[-1]))
@@ -351,13 +352,13 @@ def test_streaming_holds_one_group_at_a_time(tmp_path, monkeypatch):
             return grad, grad - 1.0
 
     seen = lq.from_family("normal", y=np.arange(100.0), mu=np.zeros((2, 10)), sigma=1.0)
-    model = Watched(seen.observations, 2, 10, seen.likelihood)
-    monkeypatch.setattr(streaming, "_CHUNK", 8 * 20 * 16)
+    model = lq.Model(Watched(seen.observations, 2, 10, seen.likelihood))
+    monkeypatch.setattr(containers, "_CHUNK", 8 * 20 * 16)
     model.save(tmp_path / "a.zarr")
     assert max(sizes) == 16
     assert sum(sizes) == 2 * 100
     again = lq.from_datatree(tmp_path / "a.zarr", lazy=True)
-    assert again.arrays["grad"].numblocks == (1, 1, 1)
+    assert again.source.arrays["grad"].numblocks == (1, 1, 1)
     np.testing.assert_allclose(again.collapse().jet.curv, np.full((100, 1), -1.0), rtol=1e-14)
 
 
@@ -366,7 +367,7 @@ def test_single_precision_halves_the_store_and_keeps_seven_digits(models, tmp_pa
     for dtype in ("float32", "float64"):
         model.to_zarr(tmp_path / f"{dtype}.zarr", dtype=dtype)
     half, full = (lq.from_datatree(tmp_path / f"{dtype}.zarr") for dtype in ("float32", "float64"))
-    assert half.grad_draws.dtype == np.float32
+    assert half.source.grad_draws.dtype == np.float32
     np.testing.assert_allclose(half.collapse().jet.grad, full.collapse().jet.grad, atol=1e-6)
     with pytest.raises(ParameterError, match="float16"):
         model.to_zarr(tmp_path / "x.zarr", dtype="float16")
@@ -399,7 +400,7 @@ def test_a_regression_never_exists_as_an_array_of_draws_and_observations():
     candidates = {"one": model(1), "two": model(2)}
     lock(
         {
-            name: lq.from_arrays(**draws_of(each.restrict(slice(0, 9))), y=y[:9])
+            name: lq.from_arrays(**draws_of(lq.Model(each.source.restrict(slice(0, 9)))), y=y[:9])
             for name, each in candidates.items()
         }
     )
@@ -425,7 +426,7 @@ def test_what_is_held_of_each_observation_and_model():
         )
         for k in range(K)
     }
-    lock({name: model.restrict(slice(0, 9)) for name, model in models.items()})
+    lock({name: lq.Model(model.source.restrict(slice(0, 9))) for name, model in models.items()})
     tracemalloc.start()
     try:
         fit = lock(models)

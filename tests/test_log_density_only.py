@@ -20,6 +20,7 @@ from lockquack.errors import (
     SupportError,
     UnsupportedError,
 )
+from lockquack.models.source import Source
 
 C, D, N = 4, 60, 9
 
@@ -41,15 +42,15 @@ def bare(parts):
     return lq.from_arrays(logp=parts["logp"], y=parts["y"])
 
 
-class Unread(lq.Predictive):
+class Unread(Source):
     """A model that must not be asked for derivatives."""
 
-    def __init__(self, model):
-        super().__init__(model.observations, model.n_chains, model.n_draws, model.likelihood)
-        object.__setattr__(self, "model", model)
+    def __init__(self, source):
+        super().__init__(source.observations, source.n_chains, source.n_draws, source.likelihood)
+        object.__setattr__(self, "source", source)
 
     def logp(self, chain, draws, obs):
-        return self.model.logp(chain, draws, obs)
+        return self.source.logp(chain, draws, obs)
 
     def derivatives(self, chain, draws, obs):
         raise AssertionError("derivatives were read")
@@ -59,16 +60,16 @@ class Unread(lq.Predictive):
 
 
 def test_derivatives_are_optional(full, bare, parts):
-    assert full.has_derivatives
-    assert not bare.has_derivatives
-    np.testing.assert_array_equal(bare.all_logp(slice(0, N)), parts["logp"])
+    assert full.source.can.differentiate
+    assert not bare.source.can.differentiate
+    np.testing.assert_array_equal(bare.source.all_logp(slice(0, N)), parts["logp"])
     remedies = r"from_family.*from_arrays grad= and curv=.*LogScore\(\).*lq\.stack"
     with pytest.raises(UnsupportedError, match=f"arrays has log densities only.*{remedies}"):
-        bare.derivatives(0, slice(0, 1), slice(0, N))
-    for needs in (bare.collapse, bare.ess, lambda: bare.predict("loo", density=True)):
+        bare.source.derivatives(0, slice(0, 1), slice(0, N))
+    for needs in (bare.collapse, bare.ess, lambda: bare.passes.predict("loo", density=True)):
         with pytest.raises(UnsupportedError, match="log densities only"):
             needs()
-    full.require_derivatives()
+    full.source.require_derivatives()
 
 
 @pytest.mark.parametrize(("there", "lacking"), [("grad", "curv"), ("curv", "grad")])
@@ -82,9 +83,9 @@ def test_vector_outcomes_without_derivatives(rng):
     y, logp = rng.normal(size=(N, 2)), rng.normal(size=(C, D, N))
     model = lq.from_arrays(logp=logp, y=y)
     assert model.observations.d == 2
-    assert not model.has_derivatives
+    assert not model.source.can.differentiate
     back = lq.from_datatree(model.to_datatree())
-    assert not back.has_derivatives
+    assert not back.source.can.differentiate
     np.testing.assert_array_equal(back.observations.values, y)
     with pytest.raises(ShapeError, match="logp must have shape"):
         lq.from_arrays(logp=logp[..., 0], y=y)
@@ -93,8 +94,8 @@ def test_vector_outcomes_without_derivatives(rng):
 def test_the_layout_of_the_log_densities_counts(bare, parts):
     turned = np.moveaxis(np.moveaxis(parts["logp"], -1, 0).copy(), 0, -1)
     other = lq.from_arrays(logp=turned, y=parts["y"])
-    assert other.draws_are_contiguous
-    assert not bare.draws_are_contiguous
+    assert other.source.can.read_along_draws
+    assert not bare.source.can.read_along_draws
     got, want = (m.collapse("in-sample", derivatives=False).jet.logp for m in (other, bare))
     np.testing.assert_allclose(got, want, rtol=1e-13)
 
@@ -114,9 +115,9 @@ def test_counts_by_arrays_may_begin_their_support(rng):
 
 @pytest.mark.parametrize("kind", ["loo", "in-sample", "held-out"])
 def test_predictions_without_derivatives_agree_with_those_with(full, bare, kind):
-    want = full.predict(kind, density=True)
-    for model in (full, bare, Unread(full)):
-        got = model.predict(kind, density=True, derivatives=False)
+    want = full.passes.predict(kind, density=True)
+    for model in (full, bare, lq.Model(Unread(full.source))):
+        got = model.passes.predict(kind, density=True, derivatives=False)
         np.testing.assert_allclose(got.jet.logp, want.jet.logp, rtol=1e-13)
         assert got.jet.grad.shape == got.jet.curv.shape == (N, 0)
         assert got.influence.shape == (*got.log_influence.shape, 0)
@@ -130,15 +131,15 @@ def test_leave_one_out_is_psis_alone(full, monkeypatch):
     def refused(*args, **options):
         raise AssertionError("there was a pass over the draws")
 
-    monkeypatch.setattr("lockquack.models.model.collapse", refused)
-    got = full.predict("loo", density=True, derivatives=False)
+    monkeypatch.setattr("lockquack.models.source.collapse", refused)
+    got = full.passes.predict("loo", density=True, derivatives=False)
     np.testing.assert_array_equal(got.jet.logp, full.loo().logp)
 
 
 def test_passes_are_remembered_by_what_they_read(full):
-    thin = full.predict("in-sample", density=True, derivatives=False)
-    assert full.predict("in-sample", density=True, derivatives=False) is thin
-    thick = full.predict("in-sample", density=True)
+    thin = full.passes.predict("in-sample", density=True, derivatives=False)
+    assert full.passes.predict("in-sample", density=True, derivatives=False) is thin
+    thick = full.passes.predict("in-sample", density=True)
     assert thick is full.collapse("in-sample")
     assert thick is not thin
     assert thick.jet.grad.shape == (N, 1)
@@ -149,13 +150,13 @@ def test_a_pass_of_densities_alone(rng, n_draws):
     logp = rng.normal(size=(2, n_draws, 5))
     model = lq.from_arrays(logp=logp, y=np.zeros(5))
     weights = rng.normal(size=(2, n_draws))
-    plain = collapse(model, "held-out", derivatives=False).jet.logp
+    plain = collapse(model.source, "held-out", derivatives=False).jet.logp
     flat = logp.reshape(-1, 5)
     np.testing.assert_allclose(plain, special.logsumexp(flat, axis=0) - np.log(2 * n_draws))
-    weighted = collapse(model, "in-sample", log_weights=weights, derivatives=False).jet.logp
+    weighted = collapse(model.source, "in-sample", log_weights=weights, derivatives=False).jet.logp
     want = special.logsumexp(flat + weights.reshape(-1, 1), axis=0) - special.logsumexp(weights)
     np.testing.assert_allclose(weighted, want)
-    loo = collapse(model, "loo", density=True, derivatives=False).jet.logp
+    loo = collapse(model.source, "loo", density=True, derivatives=False).jet.logp
     np.testing.assert_allclose(loo, np.log(2 * n_draws) - special.logsumexp(-flat, axis=0))
 
 
@@ -201,7 +202,7 @@ def tree(groups):
 
 def test_a_plain_arviz_container(plain, bare):
     model = lq.from_datatree(tree(plain))
-    assert not model.has_derivatives
+    assert not model.source.can.differentiate
     assert model.log_marginal_likelihood is None
     assert model.likelihood.description == "outcome 'height'"
     np.testing.assert_array_equal(model.observations.values, bare.observations.values)
@@ -217,12 +218,14 @@ def test_files_leave_out_what_is_not_there(bare, full, tmp_path, suffix):
     assert derivatives < set(full.to_datatree().children)
     assert not derivatives & set(bare.to_datatree().children)
     path = tmp_path / f"model{suffix}"
-    replace(bare, log_marginal_likelihood=-3.25).save(path)
+    lq.Model(replace(bare.source, log_marginal_likelihood=-3.25)).save(path)
     back = lq.from_datatree(path)
-    assert not back.has_derivatives
+    assert not back.source.can.differentiate
     assert back.log_marginal_likelihood == pytest.approx(-3.25, rel=1e-15)
     assert back.likelihood == bare.likelihood
-    np.testing.assert_array_equal(back.all_logp(slice(0, N)), bare.all_logp(slice(0, N)))
+    np.testing.assert_array_equal(
+        back.source.all_logp(slice(0, N)), bare.source.all_logp(slice(0, N))
+    )
 
 
 def ragged(*chains):
@@ -259,7 +262,8 @@ def test_the_evidence_of_sequential_monte_carlo(plain, given, dims, expected):
     )
     model = lq.from_datatree(data)
     assert model.log_marginal_likelihood == pytest.approx(expected, rel=1e-14)
-    described = model.with_likelihood(replace(model.likelihood, description="other"))
+    other = replace(model.likelihood, description="other")
+    described = lq.Model(replace(model.source, likelihood=other))
     assert described.log_marginal_likelihood == model.log_marginal_likelihood
 
 

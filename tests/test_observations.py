@@ -85,8 +85,8 @@ def test_a_mask_that_hides_nothing_is_no_matter():
 def test_single_precision_draws_are_not_copied():
     logp = np.zeros((C, D, 3), dtype=np.float32)
     model = lq.from_arrays(logp=logp, grad=logp, curv=logp, y=np.zeros(3))
-    assert np.shares_memory(model.logp_draws, logp)
-    assert np.shares_memory(model.grad_draws, logp)
+    assert np.shares_memory(model.source.logp_draws, logp)
+    assert np.shares_memory(model.source.grad_draws, logp)
 
 
 # Names of dimensions
@@ -109,7 +109,7 @@ def test_dimensions_that_are_not_strings_become_strings():
     grid = normal(y, mu=by_row)
     assert grid.observations.dims == ("0", "1")
     np.testing.assert_array_equal(
-        grid.derivatives(0, slice(0, 1), slice(0, 6))[0].ravel(), (by_row - y).values.ravel()
+        grid.source.derivatives(0, slice(0, 1), slice(0, 6))[0].ravel(), (by_row - y).values.ravel()
     )
 
 

@@ -14,6 +14,7 @@ import lockquack as lq
 from lockquack.errors import ParameterError, UnknownNameError
 from lockquack.families import FAMILIES
 from lockquack.jets import Jet, stack_jets
+from lockquack.models.model import sources_of
 from lockquack.operators import (
     OPERATORS,
     Hoelder,
@@ -529,7 +530,7 @@ def laid(kind, K):
         for k, (name, p) in enumerate(DENSITIES[kind][:K])
     }
     frozen = [pdf(name, **p) for name, p in DENSITIES[kind][:K]]
-    return lay_nodes(models, loo=False, of_all=False)[0].nodes, frozen
+    return lay_nodes(sources_of(models), loo=False, of_all=False)[0].nodes, frozen
 
 
 def quad(function):

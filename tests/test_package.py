@@ -78,11 +78,11 @@ def test_the_near_name_is_suggested_everywhere(near, misspelt):
 
 
 SECTIONS = ["Parameters", "Returns", "Raises", "Attributes", "Examples", "References"]
-#: What users call; the other methods of a model are for adapters and passes over draws.
+#: Classes whose methods users call.
 METHODS = {
     "Combination": None,
     "Distribution": None,
-    "Predictive": ["collapse", "ess", "loo", "save", "to_datatree", "to_zarr", "with_data"],
+    "Model": None,
 }
 
 

@@ -83,7 +83,7 @@ def test_marginal_likelihoods_are_products_of_predictions(y):
 def test_draws_agree_with_the_closed_form(y, rng):
     models = models_at(y, posterior_draws(y, rng, (4, 5000)))
     for model, exact in zip(models.values(), loo_predictions(y), strict=True):
-        jet, truth = model.predict("loo", density=True).jet, exact.jet(y)
+        jet, truth = model.passes.predict("loo", density=True).jet, exact.jet(y)
         np.testing.assert_allclose(jet.logp, truth.logp, atol=0.02)
         np.testing.assert_allclose(jet.grad, truth.grad, atol=0.05)
         np.testing.assert_allclose(jet.curv, truth.curv, atol=0.05)
@@ -266,7 +266,7 @@ def test_predictions_against_draws(rng):
     exact = overfitting.predict(X[:, :5], y)
     model = regression_draws(X[:, :5], y, 800, rng)
     for kind, truth in (("in-sample", exact.in_sample), ("loo", exact.loo)):
-        jet = model.predict(kind, density=True).jet
+        jet = model.passes.predict(kind, density=True).jet
         np.testing.assert_allclose(jet.logp, truth.logp, atol=0.1)
         np.testing.assert_allclose(jet.grad, truth.grad, atol=0.15)
         assert jet.curv.mean() == pytest.approx(truth.curv.mean(), abs=0.03)

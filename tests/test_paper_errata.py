@@ -45,8 +45,8 @@ def draws(y, rng):
 def draw_jets(model, y):
     """Densities and their two derivatives at y, of every draw: f, ∇f, Δf, (draw, obs)."""
     obs, everything = slice(0, y.size), slice(0, DRAWS[1])
-    logp = model.all_logp(obs).reshape(-1, y.size)
-    parts = [model.derivatives(chain, everything, obs) for chain in range(DRAWS[0])]
+    logp = model.source.all_logp(obs).reshape(-1, y.size)
+    parts = [model.source.derivatives(chain, everything, obs) for chain in range(DRAWS[0])]
     grad = np.concatenate([g[..., 0] for g, _ in parts])
     curv = np.concatenate([h[..., 0] for _, h in parts])
     f = np.exp(logp)
@@ -61,7 +61,7 @@ def test_1_step_3_drops_the_variance_of_the_gradients(y, draws):
         f, df, ddf = draw_jets(model, y)
         printed = (ddf / f - (df / f) ** 2).mean(axis=0)
         truth = exact.jet(y).curv[:, 0]
-        ours = collapse(model, "loo").jet.curv[:, 0]
+        ours = collapse(model.source, "loo").jet.curv[:, 0]
         assert np.abs(ours - truth).max() < 0.02
         assert np.abs(printed - truth).max() > 0.03
     # In M1 the printed average does not even depend on the data: −1, for −1 / (1 + V).
@@ -101,7 +101,7 @@ def test_2_appendix_a_first_derivative(y, draws, k):
     assert np.abs(by_ours - truth).max() < 0.02
     assert np.abs(in_its_fifth_line - truth).max() > 0.02
     assert np.abs(by_its_h1 - truth).max() > 0.2
-    np.testing.assert_allclose(collapse(model, "in-sample").jet.grad[:, 0], by_ours)
+    np.testing.assert_allclose(collapse(model.source, "in-sample").jet.grad[:, 0], by_ours)
 
 
 @pytest.mark.parametrize("k", [0, 1])
@@ -261,7 +261,7 @@ def test_7_step_3_hides_it(regressions):
 
 def test_7_the_harmonic_mean_is_lower_as_the_paper_says(y, draws):
     for model in models_at(y, draws).values():
-        logp = model.all_logp(slice(0, y.size)).reshape(-1, y.size)
+        logp = model.source.all_logp(slice(0, y.size)).reshape(-1, y.size)
         in_sample = logsumexp(logp, axis=0) - np.log(len(logp))
         loo = np.log(len(logp)) - logsumexp(-logp, axis=0)
         assert (loo < in_sample).all()

@@ -21,6 +21,7 @@ import pytest
 
 import lockquack as lq
 from lockquack.errors import LockquackError, NonFiniteError, ParameterError, ParetoWarning
+from lockquack.models.source import Source
 from lockquack.parallel import mapping as parallel
 from lockquack.parallel.cluster import active_client, cluster
 from lockquack.parallel.mapping import map_observations
@@ -75,12 +76,13 @@ def assert_identical(got, expected):
 
 def in_chunks(model, chunks, change=lambda part, array: array):
     """Hold a model's draws as dask arrays."""
-    everything = slice(0, model.n_obs)
+    everything = slice(0, model.observations.n)
     derivatives = [
-        model.derivatives(c, slice(0, model.n_draws), everything) for c in range(model.n_chains)
+        model.source.derivatives(c, slice(0, model.n_draws), everything)
+        for c in range(model.n_chains)
     ]
     arrays = {
-        "logp": model.all_logp(everything),
+        "logp": model.source.all_logp(everything),
         "grad": np.stack([grad[..., 0] for grad, _ in derivatives]),
         "curv": np.stack([curv[..., 0] for _, curv in derivatives]),
     }
@@ -100,26 +102,26 @@ def die_once(flag, chunk):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mortal(lq.Predictive):
-    """A model that kills the first process that reads far enough."""
+class Mortal(Source):
+    """A source that kills the first process that reads far enough."""
 
-    model: lq.Predictive
+    source: Source
     flag: str
 
     def logp(self, chain, draws, obs):
-        return self.model.logp(chain, draws, obs)
+        return self.source.logp(chain, draws, obs)
 
     def derivatives(self, chain, draws, obs):
         if chain == 2 and obs.start > 1000:
             die_once(self.flag, np.zeros(1))
-        return self.model.derivatives(chain, draws, obs)
+        return self.source.derivatives(chain, draws, obs)
 
 
 # Where work is done
 
 
 def test_groups_are_worked_on_in_order_wherever(client, data, monkeypatch):
-    models = list(regressions(data).values())
+    models = [model.source for model in regressions(data).values()]
     groups = [slice(start, min(start + 70, N)) for start in range(0, N, 70)]
 
     def work(models, obs, name):
@@ -171,7 +173,7 @@ def test_workers_do_not_ask_for_new_memory_with_every_tile(client, data):
             replace(each).collapse()
         after = client.run(new_pages)
         got = 4096 * sum(after[worker] - before[worker] for worker in after)
-        assert got < 5 * 8 * N * model.n_samples / 2  # half of one of the arrays
+        assert got < 5 * 8 * N * model.source.n_samples / 2  # half of one of the arrays
 
 
 def new_pages():
@@ -200,7 +202,8 @@ def test_errors_on_workers_are_those_of_this_process(client, data):
     coef = model.parameters["mu"].coef.copy()
     coef[3, 4, 0] = 1e200
     spoilt = replace(model.parameters["mu"], coef=coef)
-    bad = replace(model, parameters={**model.parameters, "mu": spoilt})
+    parameters = {**model.source.parameters, "mu": spoilt}
+    bad = lq.Model(replace(model.source, parameters=parameters))
     with pytest.raises(NonFiniteError, match="not finite at observation 0 and 2999 more"):
         bad.collapse()
 
@@ -257,7 +260,7 @@ def test_weights_and_scores_are_the_same_with_any_number_of_workers(client, data
 
 
 def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 10)
+    monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 10)
 
     def answers():
         fit = lock(regressions(data, 24))
@@ -276,7 +279,7 @@ def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, dat
 
 
 def test_coverage_is_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.models.model._OBS_AT_ONCE", 10)
+    monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 10)
     fit = lock(regressions(data, 24))
     cover = partial(fit.coverage, [0.5, 0.9], loo=False)
     one, two = (locally(monkeypatch, cover, threads) for threads in (1, 2))
@@ -385,7 +388,7 @@ def test_files_are_read_by_the_workers(client, data, tmp_path):
 
 def test_a_store_is_written_by_the_workers(client, data, tmp_path, monkeypatch):
     model = regressions(data, 900)["two"]
-    monkeypatch.setattr("lockquack.files.streaming._CHUNK", 8 * 200 * 128)
+    monkeypatch.setattr("lockquack.models.containers._CHUNK", 8 * 200 * 128)
     model.to_zarr(tmp_path / "a.zarr")
     lazy = lq.from_datatree(tmp_path / "a.zarr", lazy=True)
     expected = locally(monkeypatch, lambda: replace(model).collapse("in-sample"), 1)

@@ -111,9 +111,9 @@ def test_densities_are_those_of_the_distributions(fit, stacked, models):
         np.testing.assert_allclose(density, np.exp(at), rtol=1e-6, atol=1e-12)
     y, density = curve(ax, "left")
     draws = models["left"]
-    exact = np.exp(draws.logp_at(y[:, None, None], 0, slice(0, 200), slice(2, 3)))
+    exact = np.exp(draws.source.logp_at(y[:, None, None], 0, slice(0, 200), slice(2, 3)))
     for chain in (1, 2, 3):
-        exact += np.exp(draws.logp_at(y[:, None, None], chain, slice(0, 200), slice(2, 3)))
+        exact += np.exp(draws.source.logp_at(y[:, None, None], chain, slice(0, 200), slice(2, 3)))
     np.testing.assert_allclose(density, exact.mean(axis=1)[:, 0] / 4, rtol=1e-9)
     assert 0.99 < np.trapezoid(density, y) < 1.0
 

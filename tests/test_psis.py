@@ -80,7 +80,7 @@ def test_pareto_weights(rng, shape, k):
 def test_reference_posteriors(family):
     for scale in family.answers["scales"]:
         for model in family.models(scale, thin=20).values():
-            assert np.isfinite(assert_equals_arviz(model.all_logp(slice(0, 60)))).all()
+            assert np.isfinite(assert_equals_arviz(model.source.all_logp(slice(0, 60)))).all()
 
 
 @pytest.mark.parametrize("r_eff", [0.1, 0.6, 2.0])
@@ -282,7 +282,7 @@ def test_densities_are_the_weighted_averages(rng, shape):
 def test_densities_are_those_of_arviz(family):
     models = family.models(next(iter(family.answers["scales"])), thin=20)
     for model in models.values():
-        logp, loo = model.all_logp(slice(0, model.n_obs)), model.loo()
+        logp, loo = model.source.all_logp(slice(0, model.observations.n)), model.loo()
         weights, k = by_arviz(logp)
         expected = special.logsumexp(weights + logp, axis=(0, 1))
         np.testing.assert_allclose(loo.logp, expected, rtol=0, atol=TOLERANCE)

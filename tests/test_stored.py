@@ -146,8 +146,8 @@ def test_dimensions_in_another_order_or_without_names(given, models):
         drawn.transpose("obs", "draw", "chain"),
         drawn.drop_vars("obs").rename(obs="y_dim_2"),  # as PyMC calls it
     ):
-        found = with_draws(tree, other).stored_outcomes
-        np.testing.assert_array_equal(found, models["left"].stored_outcomes)
+        found = with_draws(tree, other).source.outcome_draws
+        np.testing.assert_array_equal(found, models["left"].source.outcome_draws)
 
 
 def test_notebooks_say_that_there_are_draws(given, models):
@@ -198,7 +198,7 @@ def test_models_without_them_are_refused(given, models, what):
         "of others": lambda: with_draws(tree, drawn.assign_coords(obs=drawn["obs"].values[::-1])),
         "one model evaluable": lambda: given[1]["left"],
     }[what]()
-    assert left.stored_outcomes is None
+    assert left.source.outcome_draws is None
     fit = quietly(lq.equal, {"left": left, "right": models["right"]})
     with pytest.raises(UnsupportedError, match=r"model 'left' has no predictive draws"):
         fit.pit()

@@ -30,11 +30,15 @@ def container(draws, **groups):
 
 def assert_same_jets(model, exact, rtol=1e-6):
     """Compare all log densities and derivatives, and these with finite differences."""
-    assert model.has_derivatives
+    assert model.source.can.differentiate
     for chain in range(exact.n_chains):
-        everything = chain, slice(0, exact.n_draws), slice(0, exact.n_obs)
-        pairs = [(model.logp(*everything), exact.logp(*everything))]
-        pairs += zip(model.derivatives(*everything), exact.derivatives(*everything), strict=True)
+        everything = chain, slice(0, exact.n_draws), slice(0, exact.observations.n)
+        pairs = [(model.source.logp(*everything), exact.source.logp(*everything))]
+        pairs += zip(
+            model.source.derivatives(*everything),
+            exact.source.derivatives(*everything),
+            strict=True,
+        )
         for got, expected in pairs:
             assert got.shape == expected.shape
             atol = rtol * np.abs(expected).max()
@@ -44,13 +48,13 @@ def assert_same_jets(model, exact, rtol=1e-6):
 
 def assert_same_outcomes(model, exact, obs=(1, 0), repeats=200):
     """Draw outcomes of two observations from both and compare their distributions."""
-    assert model.can_draw
+    assert model.source.can.draw
     obs = np.array(obs)
     draws = np.tile(np.arange(exact.n_draws), repeats)
     ours, again = (
-        model.draw_outcomes(1, draws, obs, np.random.default_rng(seed)) for seed in (1, 1)
+        model.source.draw_outcomes(1, draws, obs, np.random.default_rng(seed)) for seed in (1, 1)
     )
-    theirs = exact.draw_outcomes(1, draws, obs, np.random.default_rng(2))
+    theirs = exact.source.draw_outcomes(1, draws, obs, np.random.default_rng(2))
     assert ours.shape == theirs.shape
     np.testing.assert_array_equal(ours, again)
     d = ours.shape[2]

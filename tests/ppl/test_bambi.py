@@ -165,7 +165,7 @@ def test_the_same_posterior_at_other_rows():
     rows = np.array([1, 5, 6, 11])
     np.testing.assert_array_equal(got.observations.values[:, 0], Y[rows])
     np.testing.assert_allclose(
-        got.all_logp(slice(0, 4)), exact.all_logp(slice(0, N))[..., rows], rtol=1e-9
+        got.source.all_logp(slice(0, 4)), exact.source.all_logp(slice(0, N))[..., rows], rtol=1e-9
     )
 
 
@@ -212,7 +212,7 @@ def test_counts_have_log_densities():
     got = from_bambi(model, idata)
     exact = lq.from_family("poisson", y=DATA["count"], mu=np.exp(ETA))
     np.testing.assert_allclose(got.loo().logp, exact.loo().logp, rtol=1e-9)
-    assert not got.has_derivatives
+    assert not got.source.can.differentiate
     with pytest.raises(SmoothnessError, match="discrete"):
         lq.lock({"a": got, "b": got})
     with warnings.catch_warnings():
@@ -226,7 +226,9 @@ def test_families_with_more_than_one_column():
     got = from_bambi(model, idata)
     p = 1 / (1 + np.exp(1.0 - ETA))
     exact = lq.from_family("binomial", y=DATA["successes"], n=6, p=p)
-    np.testing.assert_allclose(got.all_logp(slice(0, N)), exact.all_logp(slice(0, N)), rtol=1e-9)
+    np.testing.assert_allclose(
+        got.source.all_logp(slice(0, N)), exact.source.all_logp(slice(0, N)), rtol=1e-9
+    )
     assert got.likelihood.discrete
     columns = (("chain", "draw", "kind_reduced_dim"), np.zeros((*SHAPE, 2)))
     model, idata = fitted(
@@ -236,7 +238,7 @@ def test_families_with_more_than_one_column():
         coords={"kind_reduced_dim": ["v", "w"]},
     )
     got = from_bambi(model, idata)
-    np.testing.assert_allclose(got.all_logp(slice(0, N)), -np.log(3))
+    np.testing.assert_allclose(got.source.all_logp(slice(0, N)), -np.log(3))
     assert got.likelihood.discrete
 
 

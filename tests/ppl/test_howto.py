@@ -81,7 +81,7 @@ def test_jax():
     names = run("jax.md")
     assert_sampled(names, "first", "second")
     assert names["model_w"].likelihood.edges[0].order > 1
-    assert names["model_2"].can_draw
+    assert names["model_2"].source.can.draw
 
 
 def test_stan():

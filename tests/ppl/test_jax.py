@@ -79,10 +79,12 @@ def model(params, y, x):
 def assert_same(model, reference, rtol=1e-12):
     """Compare jets, with slack for the zeros of derivatives."""
     for chain in range(reference.n_chains):
-        every = chain, slice(0, reference.n_draws), slice(0, reference.n_obs)
-        np.testing.assert_allclose(model.logp(*every), reference.logp(*every), rtol=rtol)
+        every = chain, slice(0, reference.n_draws), slice(0, reference.observations.n)
+        np.testing.assert_allclose(
+            model.source.logp(*every), reference.source.logp(*every), rtol=rtol
+        )
         for got, expected in zip(
-            model.derivatives(*every), reference.derivatives(*every), strict=True
+            model.source.derivatives(*every), reference.source.derivatives(*every), strict=True
         ):
             np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol * np.std(expected))
 
@@ -100,11 +102,11 @@ def test_tiles_are_parts_of_the_whole(model, params, y, x):
     for draws in (slice(0, 1), slice(3, 70), slice(60, DRAWS), slice(1, DRAWS, 7)):
         obs = slice(2, 9)
         np.testing.assert_allclose(
-            model.logp(1, draws, obs), reference.logp(1, draws, obs), rtol=1e-12
+            model.source.logp(1, draws, obs), reference.source.logp(1, draws, obs), rtol=1e-12
         )
-        grad, curv = model.derivatives(1, draws, obs)
+        grad, curv = model.source.derivatives(1, draws, obs)
         assert grad.shape == curv.shape == (len(range(*draws.indices(DRAWS))), 7, 1)
-        np.testing.assert_allclose(grad, reference.derivatives(1, draws, obs)[0], rtol=1e-11)
+        np.testing.assert_allclose(grad, reference.source.derivatives(1, draws, obs)[0], rtol=1e-11)
 
 
 def test_chunks_of_draws_are_remembered_and_few(params, y, x, monkeypatch):
@@ -113,17 +115,17 @@ def test_chunks_of_draws_are_remembered_and_few(params, y, x, monkeypatch):
 
     monkeypatch.setattr(adapter, "_AT_ONCE", 32 * adapter._FEWEST_OUTCOMES)
     model = from_jax(log_density, params, y=y, data={"x": x}, likelihood="student_t")
-    model._last.clear()
+    model.source._last.clear()
     calls = []
-    jets = model.evaluator.jets
+    jets = model.source.evaluator.jets
     monkeypatch.setattr(
-        model.evaluator, "jets", lambda *a, **k: calls.append(a[3]) or jets(*a, **k)
+        model.source.evaluator, "jets", lambda *a, **k: calls.append(a[3]) or jets(*a, **k)
     )
     for draws in (slice(0, 40), slice(40, 80)):
-        model.derivatives(0, draws, slice(0, N))
-        model.logp(0, draws, slice(0, N))
+        model.source.derivatives(0, draws, slice(0, N))
+        model.source.logp(0, draws, slice(0, N))
     assert [(part.start, part.stop) for part in calls] == [(0, 32), (32, 64), (64, 96)]
-    assert len(model._last) == 2
+    assert len(model.source._last) == 2
     assert_same(model, closed_form(y, params, x))
 
 
@@ -133,7 +135,7 @@ def test_other_outcomes_of_some_observations(model, params, y, x, rng):
     chosen = np.array([7, 0, 7])
     where = 1, slice(10, 30), chosen
     np.testing.assert_allclose(
-        model.logp_at(points, *where), reference.logp_at(points, *where), rtol=1e-12
+        model.source.logp_at(points, *where), reference.source.logp_at(points, *where), rtol=1e-12
     )
 
 
@@ -178,7 +180,7 @@ def test_outcomes_are_drawn_by_a_function_of_a_key(rng):
         ),
         repeats=60,
     )
-    assert not from_jax(log_density, **options).can_draw
+    assert not from_jax(log_density, **options).source.can.draw
     with pytest.raises(ParameterError, match="one outcome of one observation, a vector \\(2,\\)"):
         from_jax(log_density, **options, sample=lambda key, p, scale: jax.random.normal(key))
 
@@ -226,7 +228,7 @@ def test_support_cuts_off_what_the_function_does_not(rng):
         support=(0, np.inf),
     )
     where = 0, slice(0, 3), np.array([0])
-    assert np.isneginf(model.logp_at(np.full((1, 1, 1), -1.0), *where)).all()
+    assert np.isneginf(model.source.logp_at(np.full((1, 1, 1), -1.0), *where)).all()
     assert model.likelihood.edges[0].order == pytest.approx(0.0, abs=1e-6)
     with pytest.raises(SupportError, match="first \\[-1.0\\] at observation 2"):
         model.with_data([1.0, 2.0, -1.0])
@@ -252,10 +254,10 @@ def test_a_discrete_density_has_log_densities_only(rng):
         lambda y, p: stats.poisson.logpmf(y, p["mu"]), {"mu": mu}, y=y, likelihood="poisson"
     )
     assert model.likelihood.discrete
-    assert not model.has_derivatives
+    assert not model.source.can.differentiate
     expected = lq.from_family("poisson", y=y, mu=mu)
     every = 0, slice(0, DRAWS), slice(0, N)
-    np.testing.assert_allclose(model.logp(*every), expected.logp(*every), rtol=1e-12)
+    np.testing.assert_allclose(model.source.logp(*every), expected.source.logp(*every), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

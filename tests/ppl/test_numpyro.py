@@ -45,11 +45,11 @@ def assert_same(model, reference, rtol=1e-12):
     """Compare jets, with slack for the zeros of derivatives."""
     np.testing.assert_array_equal(model.observations.values, reference.observations.values)
     for chain in range(reference.n_chains):
-        every = chain, slice(0, reference.n_draws), slice(0, reference.n_obs)
-        expected = reference.logp(*every)
-        np.testing.assert_allclose(model.logp(*every), expected, rtol=rtol, atol=rtol)
+        every = chain, slice(0, reference.n_draws), slice(0, reference.observations.n)
+        expected = reference.source.logp(*every)
+        np.testing.assert_allclose(model.source.logp(*every), expected, rtol=rtol, atol=rtol)
         for got, expected in zip(
-            model.derivatives(*every), reference.derivatives(*every), strict=True
+            model.source.derivatives(*every), reference.source.derivatives(*every), strict=True
         ):
             np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
@@ -219,9 +219,9 @@ def test_what_has_no_generator_says_so():
             return dist.Normal(self.mu, 1.0).log_prob(value)
 
     model = fitted(lambda eta, sigma, nu: Bare(eta), REAL)
-    assert not model.can_draw
+    assert not model.source.can.draw
     with pytest.raises(UnsupportedError, match="no generator of random numbers"):
-        model.draw_outcomes(0, np.arange(3), slice(0, 2), np.random.default_rng(1))
+        model.source.draw_outcomes(0, np.arange(3), slice(0, 2), np.random.default_rng(1))
 
 
 def test_mixtures_and_time_series():
@@ -278,13 +278,13 @@ def test_a_distribution_that_cannot_be_cut_into_observations():
     """Its location is no part of what JAX sees of it."""
     model = fitted(lambda eta, sigma, nu: dist.Levy(-1.0, sigma), POSITIVE)
     z = POSITIVE + 1.0
-    grad, curv = model.derivatives(1, slice(0, DRAWS), slice(0, N))
+    grad, curv = model.source.derivatives(1, slice(0, DRAWS), slice(0, N))
     c = SIGMA[1][:, None]
     np.testing.assert_allclose(grad[..., 0], c / (2 * z**2) - 1.5 / z, rtol=1e-11)
     np.testing.assert_allclose(curv[..., 0], 1.5 / z**2 - c / z**3, rtol=1e-10)
     twice = np.stack([POSITIVE[[4, 4]], POSITIVE[[4, 4]] + 1.0])[..., None]
-    logp = model.logp_at(twice, 1, slice(0, 5), np.array([4, 4]))
-    np.testing.assert_allclose(logp[0, :, 0], model.logp(1, slice(0, 5), slice(4, 5))[:, 0])
+    logp = model.source.logp_at(twice, 1, slice(0, 5), np.array([4, 4]))
+    np.testing.assert_allclose(logp[0, :, 0], model.source.logp(1, slice(0, 5), slice(4, 5))[:, 0])
     np.testing.assert_array_equal(logp[..., 0], logp[..., 1])
 
 
@@ -325,12 +325,12 @@ def test_a_real_run_is_numpyros_own_log_likelihood():
     with jax.enable_x64(True):
         copies = {name: values.copy() for name, values in arguments.items()}
         theirs = log_likelihood(model, draws, batch_ndims=2, **copies)["y"]
-    np.testing.assert_allclose(from_run.all_logp(slice(0, N)), theirs, rtol=1e-12)
+    np.testing.assert_allclose(from_run.source.all_logp(slice(0, N)), theirs, rtol=1e-12)
 
     flat = from_numpyro(model, mcmc.get_samples(), model_kwargs=arguments)
     assert (flat.n_chains, flat.n_draws) == (1, 50)
-    joined = from_run.all_logp(slice(0, N)).reshape(1, 50, N)
-    np.testing.assert_allclose(flat.all_logp(slice(0, N)), joined, rtol=1e-12)
+    joined = from_run.source.all_logp(slice(0, N)).reshape(1, 50, N)
+    np.testing.assert_allclose(flat.source.all_logp(slice(0, N)), joined, rtol=1e-12)
 
 
 def test_draws_come_from_arviz_too():
@@ -535,10 +535,10 @@ def test_discrete_sites_have_log_densities_only(name):
     model = fitted(likelihood, y)
     assert model.likelihood.description == name
     assert model.likelihood.discrete
-    assert not model.has_derivatives
+    assert not model.source.can.differentiate
     with jax.enable_x64(True):
         theirs = log_likelihood(regression(likelihood), POSTERIOR, batch_ndims=2, x=X, y=y)["y"]
-    np.testing.assert_allclose(model.all_logp(slice(0, N)), theirs, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(model.source.all_logp(slice(0, N)), theirs, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")

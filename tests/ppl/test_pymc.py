@@ -175,7 +175,7 @@ def test_the_jets_are_those_of_the_closed_form(make):
     model, draws, exact = make()
     got = from_pymc(model, container(draws))
     assert_same_jets(got, exact)
-    assert got.density.separable
+    assert got.source.density.separable
     if exact.observations.d == 1:
         ends = [edge.at for edge in exact.likelihood.edges]
         assert [edge.at for edge in got.likelihood.edges] == ends
@@ -189,9 +189,9 @@ def test_compiled_functions_give_the_same():
     got = from_pymc(model, container(draws))
     assert_same_jets(got, exact)
     again = from_pymc(model, container(draws))
-    assert again.density.functions.keys() == {"logp"}  # found, not compiled again
-    again.derivatives(0, *EVERYTHING)
-    assert again.density.functions["jet"] is got.density.functions["jet"]
+    assert again.source.density.functions.keys() == {"logp"}  # found, not compiled again
+    again.source.derivatives(0, *EVERYTHING)
+    assert again.source.density.functions["jet"] is got.source.density.functions["jet"]
 
 
 def test_a_stored_log_likelihood_is_compared():
@@ -223,7 +223,7 @@ def test_the_log_density_is_that_of_pymc():
         progressbar=False,
         compile_kwargs={"mode": "FAST_COMPILE"},
     )
-    got = from_pymc(model, idata).all_logp(slice(0, 5))
+    got = from_pymc(model, idata).source.all_logp(slice(0, 5))
     np.testing.assert_allclose(got, theirs["y"].values, rtol=1e-12)
 
 
@@ -234,12 +234,12 @@ def test_what_is_too_large_to_keep_is_computed_as_it_is_read(make, monkeypatch):
         monkeypatch.setattr(module, "AT_ONCE", 7)
     model, draws, exact = make()
     got = from_pymc(model, container(draws))
-    assert not got.parameters.keep
+    assert not got.source.parameters.keep
     assert_same_jets(got, exact)
     some = np.array([3, 1])
     y = np.stack([exact.observations.values[some]] * 2) + 0.1
-    expected = exact.jets_at(y, 1, slice(0, 6, 2), some, derivatives=True)
-    jet = got.jets_at(y, 1, slice(0, 6, 2), some, derivatives=True)
+    expected = exact.source.jets_at(y, 1, slice(0, 6, 2), some, derivatives=True)
+    jet = got.source.jets_at(y, 1, slice(0, 6, 2), some, derivatives=True)
     for name in ("logp", "grad", "curv"):
         np.testing.assert_allclose(getattr(jet, name), getattr(expected, name), rtol=1e-9)
 
@@ -255,17 +255,17 @@ def test_a_graph_that_cannot_be_cut_is_evaluated_as_a_whole():
     with pm.Model() as model:
         pm.CustomDist("y", pm.Normal("coef", shape=3), logp=logp, signature="(p)->()", observed=y)
     got = from_pymc(model, container({"coef": coef}))
-    assert not got.density.separable
+    assert not got.source.density.separable
     everything = slice(0, DRAWS), slice(0, 3)
     powers = np.stack([y, y**2, y**4], axis=1)
-    np.testing.assert_allclose(got.logp(1, *everything), coef[1] @ powers.T)
-    grad, curv = got.derivatives(1, *everything)
+    np.testing.assert_allclose(got.source.logp(1, *everything), coef[1] @ powers.T)
+    grad, curv = got.source.derivatives(1, *everything)
     slopes, bends = np.stack([y**0, 2 * y, 4 * y**3]), np.stack([0 * y, 2 * y**0, 12 * y**2])
     np.testing.assert_allclose(grad[..., 0], coef[1] @ slopes)
     np.testing.assert_allclose(curv[..., 0], coef[1] @ bends)
     some, points = np.array([2, 0]), np.array([[[0.1], [0.2]]])
     np.testing.assert_allclose(
-        got.logp_at(points, 0, slice(0, 3), some)[0, :, 1],
+        got.source.logp_at(points, 0, slice(0, 3), some)[0, :, 1],
         coef[0, :3] @ np.array([0.2, 0.2**2, 0.2**4]),
     )
 
@@ -281,8 +281,10 @@ def test_both_containers_are_read():
     )
     got = from_pymc(model, tree)
     expected = from_pymc(model, container(draws))
-    np.testing.assert_array_equal(got.logp(0, *EVERYTHING), expected.logp(0, *EVERYTHING))
-    assert repr(got) == "<GraphPredictive Normal; chain: 2, draw: 13, obs_id: 5, components: 1>"
+    np.testing.assert_array_equal(
+        got.source.logp(0, *EVERYTHING), expected.source.logp(0, *EVERYTHING)
+    )
+    assert repr(got) == "<Model Normal; chain: 2, draw: 13, obs_id: 5, components: 1>"
 
 
 def test_outcomes_have_the_labels_of_the_model():
@@ -348,7 +350,9 @@ def test_a_model_can_be_evaluated_anywhere():
     y = np.array([-1.0, 0.01, 3.0, 1e6])[:, None, None] + np.zeros((4, 2, 1))
     some = np.array([4, 0])
     np.testing.assert_allclose(
-        got.logp_at(y, 1, slice(2, 5), some), exact.logp_at(y, 1, slice(2, 5), some), rtol=1e-9
+        got.source.logp_at(y, 1, slice(2, 5), some),
+        exact.source.logp_at(y, 1, slice(2, 5), some),
+        rtol=1e-9,
     )
 
 
@@ -425,10 +429,12 @@ def test_second_derivatives_that_are_the_same_everywhere_are_computed_once():
     ):
         got = from_pymc(model, container({"beta": BETA, "sigma": SIGMA}))
         assert_same_jets(got, exact)
-        assert got.density._is_constant(got.density.functions["bend"]) == constant
+        assert got.source.density._is_constant(got.source.density.functions["bend"]) == constant
         points = np.stack([y, y[::-1] + 0.1])
         where = 0, slice(0, 5), np.array([4, 0, 2, 1, 3])
-        ours, theirs = (each.jets_at(points, *where, derivatives=True) for each in (got, exact))
+        ours, theirs = (
+            each.source.jets_at(points, *where, derivatives=True) for each in (got, exact)
+        )
         np.testing.assert_allclose(ours.curv, theirs.curv, rtol=1e-9)
 
 
@@ -437,9 +443,9 @@ def test_what_has_no_generator_says_so():
         mu = pm.Normal("beta", shape=2)[0]
         pm.CustomDist("y", mu, logp=lambda y, mu: -((y - mu) ** 2), observed=Y)
     got = from_pymc(model, container({"beta": BETA}))
-    assert not got.can_draw
+    assert not got.source.can.draw
     with pytest.raises(UnsupportedError, match="no generator of random numbers"):
-        got.draw_outcomes(0, np.arange(3), slice(0, 2), np.random.default_rng(1))
+        got.source.draw_outcomes(0, np.arange(3), slice(0, 2), np.random.default_rng(1))
 
 
 def test_pools_are_normalised():
@@ -543,7 +549,7 @@ def test_likelihoods_without_a_hyvarinen_score_still_have_log_densities(name):
         lq.lock({"a": got, "b": got})
     assert np.isfinite(got.loo().logp).all()
     if name in ("Poisson", "zero-inflated", "ordered", "censored", "hurdle", "Rice"):
-        assert not got.has_derivatives
+        assert not got.source.can.differentiate
 
 
 def test_counts_can_be_stacked_and_summed():
@@ -551,9 +557,9 @@ def test_counts_can_be_stacked_and_summed():
     got = from_pymc(model, idata)
     exact = lq.from_family("poisson", y=COUNTS, mu=2 * SIGMA)
     np.testing.assert_allclose(got.loo().logp, exact.loo().logp, rtol=1e-9)
-    assert got.evaluable
+    assert got.source.can.evaluate
     halves = np.full((1, 5, 1), 0.5)
-    assert np.isneginf(got.logp_at(halves, 0, slice(0, 2), slice(0, 5))).all()
+    assert np.isneginf(got.source.logp_at(halves, 0, slice(0, 2), slice(0, 5))).all()
 
 
 def test_censored_outcomes_have_pymcs_log_density():
@@ -563,8 +569,8 @@ def test_censored_outcomes_have_pymcs_log_density():
     inside = stats.norm.logpdf(Y, a, s)
     expected = np.where(Y >= 1.6, stats.norm.logsf(1.6, a, s), inside)
     # PyMC holds the bound in single precision.
-    np.testing.assert_allclose(got.all_logp(slice(0, 5)), expected, rtol=1e-6)
-    assert not got.evaluable
+    np.testing.assert_allclose(got.source.all_logp(slice(0, 5)), expected, rtol=1e-6)
+    assert not got.source.can.evaluate
 
 
 def test_missing_outcomes_are_left_out():

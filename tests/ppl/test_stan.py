@@ -111,10 +111,10 @@ def closed_form(y, draws):
 
 def quantities(model):
     chains = range(model.n_chains)
-    every = slice(0, model.n_draws), slice(0, model.n_obs)
-    grad, curv = zip(*(model.derivatives(chain, *every) for chain in chains), strict=True)
+    every = slice(0, model.n_draws), slice(0, model.observations.n)
+    grad, curv = zip(*(model.source.derivatives(chain, *every) for chain in chains), strict=True)
     return {
-        "log_lik": model.all_logp(every[1]),
+        "log_lik": model.source.all_logp(every[1]),
         "grad_y": np.stack(grad)[..., 0],
         "curv_y": np.stack(curv)[..., 0],
     }
@@ -135,13 +135,13 @@ def test_chains_and_draws_are_cmdstanpys_own(read, y, draws, closed_form):
     fit = read(quantities(closed_form))
     model = from_cmdstanpy(fit, y=y)
     theirs = fit.draws_xr("log_lik").log_lik.transpose("chain", "draw", ...)
-    np.testing.assert_array_equal(model.all_logp(EVERY_OBS), theirs)
+    np.testing.assert_array_equal(model.source.all_logp(EVERY_OBS), theirs)
 
 
 def test_a_family_takes_its_parameters_from_the_fit(read, y, draws, closed_form):
     model = from_cmdstanpy(read(draws), y=y, family="student_t", mu="mu", sigma="sigma", nu="nu")
     assert_same(model, closed_form)
-    assert model.evaluable
+    assert model.source.can.evaluate
 
 
 def test_a_function_makes_parameters_of_variables(read, y, draws, closed_form):
@@ -161,8 +161,8 @@ def test_a_function_makes_parameters_of_variables(read, y, draws, closed_form):
 def test_log_lik_alone_gives_log_densities_only(read, y, closed_form):
     log_lik = quantities(closed_form)["log_lik"]
     model = from_cmdstanpy(read({"pointwise": log_lik}), y=y, log_lik="pointwise")
-    np.testing.assert_allclose(model.all_logp(EVERY_OBS), log_lik, rtol=1e-14)
-    assert not model.has_derivatives
+    np.testing.assert_allclose(model.source.all_logp(EVERY_OBS), log_lik, rtol=1e-14)
+    assert not model.source.can.differentiate
 
 
 def test_vector_outcomes(read, rng):
@@ -171,15 +171,15 @@ def test_vector_outcomes(read, rng):
     reference = lq.from_family("mv_normal", y=y, mu=mu, cov=np.diag(sigma**2))
     fit = read(
         {
-            "log_lik": reference.all_logp(EVERY_OBS),
+            "log_lik": reference.source.all_logp(EVERY_OBS),
             "grad_y": (mu - y) / sigma**2,
             "curv_y": np.broadcast_to(-1 / sigma**2, mu.shape),
         }
     )
     model = from_cmdstanpy(fit, y=y)
     for got, expected in zip(
-        model.derivatives(1, EVERY_DRAW, EVERY_OBS),
-        reference.derivatives(1, EVERY_DRAW, EVERY_OBS),
+        model.source.derivatives(1, EVERY_DRAW, EVERY_OBS),
+        reference.source.derivatives(1, EVERY_DRAW, EVERY_OBS),
         strict=True,
     ):
         np.testing.assert_allclose(got, expected, rtol=1e-10)
@@ -197,7 +197,7 @@ def test_a_family_that_contradicts_log_lik_is_refused(read, y, draws, closed_for
     wrong = {"y": y, "family": "student_t", "mu": "mu", "sigma": "nu", "nu": "sigma"}
     with pytest.raises(ParameterError, match="the fit's 'log_lik' is"):
         from_cmdstanpy(fit, **wrong)
-    assert from_cmdstanpy(fit, **wrong, log_lik=None).evaluable
+    assert from_cmdstanpy(fit, **wrong, log_lik=None).source.can.evaluate
     with pytest.raises(ParameterError, match="order of y"):
         from_cmdstanpy(fit, y=y[::-1], family="student_t", mu="mu", sigma="sigma", nu="nu")
 

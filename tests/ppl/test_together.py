@@ -234,15 +234,15 @@ def test_vectors_of_two_libraries_are_locked_and_sampled():
     wide = lq.from_family("mv_normal", y=Y2, mu=MU2, chol=3 * SD2[..., None] * CHOL2)
     draws = np.tile(np.arange(SHAPE[1]), 100)
     for model in (by_pymc, by_numpyro):
-        assert model.can_draw
+        assert model.source.can.draw
         seeds = [np.random.default_rng(seed) for seed in (1, 1, 2)]
         first, again, other = (
-            model.draw_outcomes(0, draws, np.array([4, 0]), seed) for seed in seeds
+            model.source.draw_outcomes(0, draws, np.array([4, 0]), seed) for seed in seeds
         )
         assert first.shape == (draws.size, 2, 2)
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
-        reference = exact.draw_outcomes(0, draws, np.array([4, 0]), np.random.default_rng(3))
+        reference = exact.source.draw_outcomes(0, draws, np.array([4, 0]), np.random.default_rng(3))
         assert_same_distribution(first[:, 0], reference[:, 0])
         # Outcomes of two observations are drawn apart, though these are alike.
         assert abs(np.corrcoef(first[:, 0, 0] - first[:, 1, 0], first[:, 0, 1])[0, 1]) < 0.6

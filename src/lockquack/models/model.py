@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +45,8 @@ class Model:
     """
 
     source: Source
+    #: The averages over its draws, for the rest of this library.
+    passes: Passes = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, Source):
@@ -53,6 +54,7 @@ class Model:
                 f"A Model is made of a Source; got a {type(self.source).__name__}. Use the "
                 "function for it: from_datatree, from_family, from_pymc and their relatives."
             )
+        object.__setattr__(self, "passes", Passes(self.source))
 
     @property
     def observations(self) -> Observations:
@@ -78,11 +80,6 @@ class Model:
     def log_marginal_likelihood(self) -> float | None:
         """Log probability of all observations under the prior, where the sampler knows it."""
         return self.source.log_marginal_likelihood
-
-    @cached_property
-    def passes(self) -> Passes:
-        """The averages over its draws, for the rest of this library."""
-        return Passes(self.source)
 
     def collapse(
         self, kind: Kind = "loo", *, derivatives: bool = True, progressbar: bool | None = None

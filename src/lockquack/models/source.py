@@ -136,7 +136,7 @@ class Source(ABC):
 
     def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
         """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
-        raise self._not_evaluable()
+        return self.jets_at(y, chain, draws, obs, derivatives=False).logp
 
     def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         """Log densities and derivatives at other outcomes ``y``, (point, obs, component).

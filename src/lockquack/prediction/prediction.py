@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,9 +95,8 @@ class Distribution:
         sizes = ", ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
         return f"<Distribution {self.operator!r} of {', '.join(self.models)}; {kind}; {sizes}>"
 
-    @cached_property
-    def sources(self) -> dict[str, Source]:
-        """Where the models' densities come from."""
+    @property
+    def _sources(self) -> dict[str, Source]:
         return sources_of(self.models)
 
     @property
@@ -139,7 +138,7 @@ class Distribution:
         if self.scalar:
             return self._label(self.pooled.logpdf(points), leading, "logpdf")
         outcomes = points.reshape(len(points), *self.observations.values.shape)
-        pooled = log_densities(self.sources, self.operator, self.x, outcomes, loo=self.loo)
+        pooled = log_densities(self._sources, self.operator, self.x, outcomes, loo=self.loo)
         values = pooled - normalised.log_norm
         return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
@@ -337,7 +336,7 @@ class Distribution:
         from lockquack.prediction.panels import density_panel, locate
 
         panel = density_panel(
-            self.sources,
+            self._sources,
             {self.operator.name: partial(self.operator.pool_density, x=self.x)},
             locate(self.observations, obs),
             self.observations,
@@ -366,7 +365,7 @@ class Distribution:
         """
         if self.scalar:
             return self._label(self.pooled.mode()[None], None, "mode")
-        highest = modes(self.sources, self.operator, self.x, self._draws(), loo=self.loo)
+        highest = modes(self._sources, self.operator, self.x, self._draws(), loo=self.loo)
         return self._label(highest.reshape(1, -1), None, "mode")
 
     def sample(
@@ -410,9 +409,9 @@ class Distribution:
             self.normalised(stacklevel=stacklevel + 1)
             draws = self.pooled.sample(n, rng)[..., None]
             return self._tree(draws, "inverse-cdf", {})
-        require_evaluable(self.sources, "the combination cannot be sampled", vectors=True)
+        require_evaluable(self._sources, "the combination cannot be sampled", vectors=True)
         drawn = sample_each(
-            self.sources,
+            self._sources,
             self.operator,
             self.x,
             n,
@@ -464,7 +463,7 @@ class Distribution:
         """The numbers behind it, without labels; for scalar outcomes."""
         if "pooled" not in self._known:
             self._known["pooled"] = distribution_of(
-                self.sources,
+                self._sources,
                 self.operator,
                 self.x,
                 loo=self.loo,
@@ -475,9 +474,9 @@ class Distribution:
     @property
     def marginals(self) -> PooledDistribution | DrawnDistribution | WeightedDraws:
         """The distributions of outcomes, or of their components, without labels."""
-        if not all(source.can.evaluate for source in self.sources.values()):
+        if not all(source.can.evaluate for source in self._sources.values()):
             if "stored" not in self._known:
-                mixture = stored_mixture(self.sources, self.operator, self.x, loo=self.loo)
+                mixture = stored_mixture(self._sources, self.operator, self.x, loo=self.loo)
                 self._known["stored"] = mixture
             return self._known["stored"]
         if self.scalar:
@@ -534,7 +533,7 @@ class Distribution:
             pooled = self.pooled
             logp = observed_densities(self.models, loo=self.loo, progressbar=self.progressbar)
             return at_observed(pooled, logp)
-        require_evaluable(self.sources, "the combination cannot be normalised", vectors=True)
+        require_evaluable(self._sources, "the combination cannot be normalised", vectors=True)
         return normalise_by_draws(
             self.models,
             self.operator,
@@ -546,9 +545,9 @@ class Distribution:
 
     def _notes(self, result: Normalised) -> list[Note]:
         if not isinstance(result, NormalisedBySampling):
-            return density_notes(self.sources, result, self.observations)
+            return density_notes(self._sources, result, self.observations)
         quiet = replace(result, relative_error=np.zeros_like(result.relative_error))
-        notes = density_notes(self.sources, quiet, self.observations)
+        notes = density_notes(self._sources, quiet, self.observations)
         bad = (result.relative_error > _LARGE_ERROR) | (result.importance_k > 0.7)
         if bad.any():
             worst = int(np.where(bad, result.importance_k, -np.inf).argmax())
@@ -648,7 +647,7 @@ class Distribution:
                 worst = np.nanmax if statistic in ("pareto_k", "log_norm_error") else np.nanmin
                 attrs[f"worst_{statistic}"] = float(worst(values))
         # ArviZ takes whole numbers for continuous unless their type says what they are.
-        whole = are_discrete(self.sources)
+        whole = are_discrete(self._sources)
         kind = np.int64 if whole and np.isfinite(draws).all() else np.float64
         predicted = self.observations.label_components(draws[None].astype(kind), leading, name)
         groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=attrs)}

@@ -79,10 +79,6 @@ class DensitySource(Source):
         return jet.grad[0], jet.curv[0]
 
     @override
-    def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
-        return self.jets_at(y, chain, draws, obs, derivatives=False).logp
-
-    @override
     def stored_logp(self, chain: int, draws: slice) -> Array | None:
         if self.stored is None:
             return None

@@ -12,15 +12,15 @@ from scipy import stats
 import lockquack as lq
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Jet
-from lockquack.models.model import Likelihood
+from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import as_observations
 from lockquack.operators import Locking
 from lockquack.prediction.pooled import normalise
-from lockquack.sources.evaluable import DensityPredictive, described
+from lockquack.sources.density import DensitySource, described
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScipyPredictive(DensityPredictive):
+class ScipySource(DensitySource):
     """A distribution of scipy; its parameters are of shape (chain, draw)."""
 
     logpdf: Any
@@ -43,10 +43,10 @@ class ScipyPredictive(DensityPredictive):
 
 def predictive(name, y, logpdf, parts=(), **parameters):
     parameters = {k: np.broadcast_to(np.asarray(v), (2, 40)) for k, v in parameters.items()}
-    model = ScipyPredictive(
+    source = ScipySource(
         as_observations(y), 2, 40, Likelihood(name), logpdf=logpdf, parameters=parameters
     )
-    return described(model, name, parts)
+    return lq.Model(described(source, name, parts))
 
 
 Y = np.array([0.2, 0.5, 0.7])
@@ -121,9 +121,9 @@ def test_discrete_models_are_like_those_of_a_family():
     y, mu = np.array([0.0, 2.0, 7.0]), 3.0 * JITTER
     model = predictive("Poisson", y, poisson, mu=mu)
     assert model.likelihood.discrete
-    assert not model.has_derivatives
+    assert not model.source.can.differentiate
     with pytest.raises(UnsupportedError, match="log densities only"):
-        model.derivatives(0, slice(0, 1), slice(0, 1))
+        model.source.derivatives(0, slice(0, 1), slice(0, 1))
     exact = lq.from_family("poisson", y=y, mu=mu)
     assert model.likelihood.support == exact.likelihood.support
     assert model.loo().logp == pytest.approx(exact.loo().logp)
@@ -142,7 +142,7 @@ def test_discrete_models_are_like_those_of_a_family():
 def test_discrete_outcomes_must_be_known_to_be_summed(name, parts, evaluable):
     model = predictive(name, np.array([0.0, 2.0]), poisson, parts, mu=JITTER)
     assert model.likelihood.discrete
-    assert model.evaluable == evaluable
+    assert model.source.can.evaluate == evaluable
 
 
 def test_impossible_outcomes_are_refused():
@@ -154,7 +154,7 @@ def test_impossible_outcomes_are_refused():
 def test_bulks_are_where_the_mass_is(detailed):
     y = np.array([0.3, 5.0, 900.0])  # the last one is 90,000 standard deviations out
     model = predictive("Normal", y, stats.norm.logpdf, loc=3 * JITTER, scale=0.01)
-    bulks = model.bulks(slice(0, 3), np.array([-1.0, 0.0, 1.0]), detailed=detailed)
+    bulks = model.source.bulks(slice(0, 3), np.array([-1.0, 0.0, 1.0]), detailed=detailed)
     whole, peak = bulks[0], bulks[1]
     assert whole[1] == pytest.approx(3.0, abs=0.05)
     assert whole[2] - whole[1] == pytest.approx(0.3 * 2 / 3, rel=0.1)  # of a uniform on ±0.3
@@ -191,18 +191,18 @@ def test_a_pass_evaluates_each_tile_once():
     calls = []
 
     @dataclass(frozen=True, eq=False, repr=False)
-    class Counting(ScipyPredictive):
+    class Counting(ScipySource):
         def jets_at(self, *args, **options):
             calls.append(options)
             return super().jets_at(*args, **options)
 
     rng = np.random.default_rng(1)
     mu = rng.normal(size=(2, 40))
-    model = Counting(
+    source = Counting(
         as_observations(Y), 2, 40, Likelihood("Normal"), stats.norm.logpdf, {"loc": mu}
     )
     exact = lq.from_family("normal", y=Y, mu=mu, sigma=1.0)
-    got, expected = model.collapse("in-sample").jet, exact.collapse("in-sample").jet
+    got, expected = lq.Model(source).collapse("in-sample").jet, exact.collapse("in-sample").jet
     assert got.logp == pytest.approx(expected.logp)
     assert got.curv == pytest.approx(expected.curv, rel=1e-4, abs=1e-4)
     assert len(calls) == 2
