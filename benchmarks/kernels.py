@@ -17,6 +17,7 @@ from arviz_base import from_dict
 import lockquack as lq
 from lockquack import kernels
 from lockquack.draws.collapse import collapse
+from lockquack.models.source import Source
 from lockquack.parallel.threads import thread_map
 from lockquack.solvers.mixture_proportions import mixture_proportions
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -64,7 +65,7 @@ def measure_passes(n_obs: int, rounds: int) -> list[Row]:
             ("leave-one-out", "np.sum of gradients and curvatures", read, 4 * rounds),
             ("in-sample", "online softmax in blocks of draws, plain numpy", blocked, rounds),
         ]:
-            run = partial(collapse, model, "loo" if kind == "leave-one-out" else kind)
+            run = partial(collapse, model.source, "loo" if kind == "leave-one-out" else kind)
             own = {
                 f"{kind} pass, compiled": run,
                 f"{kind} pass, numpy alone": partial(in_numpy_alone, run),
@@ -198,9 +199,9 @@ def measure_growth(rounds: int) -> list[Row]:
             draws = rng.normal(size=(4, size["S"] // 4, size["n"]))
             model = lq.from_arrays(logp=draws, grad=draws, curv=draws, y=np.zeros(size["n"]))
 
-            def work(model: lq.Predictive = model, K: int = size["K"]) -> None:
+            def work(source: Source = model.source, K: int = size["K"]) -> None:
                 for _ in range(K):
-                    collapse(model)
+                    collapse(source)
 
             seconds.append(best_of({"": work}, rounds)[""])
             memory.append(extra_memory(work))

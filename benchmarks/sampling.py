@@ -22,7 +22,7 @@ REPEATS = 3
 
 def gaussian_models(
     d: int, distance: float, n_draws: int, rng: np.random.Generator
-) -> dict[str, lq.Predictive]:
+) -> dict[str, lq.Model]:
     """Two models whose draws of the mean scatter a little around places that far apart."""
     y = np.zeros((1, d))
     middle = np.zeros((2, 1, 1, d))

@@ -62,7 +62,7 @@ def measure_workers() -> list[Row]:
     return rows
 
 
-def _regression(n_obs: int) -> lq.Predictive:
+def _regression(n_obs: int) -> lq.Model:
     """Make a regression on three covariates, with draws around the truth."""
     rng = np.random.default_rng(0)
     covariates = rng.normal(size=(n_obs, 3))

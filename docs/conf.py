@@ -75,7 +75,7 @@ TypeAliasForwardRef.__repr__ = lambda self: self.name
 
 def hide_constructor(_app: Sphinx, _what: str, name: str, *_: object) -> tuple[str, None] | None:
     """Show no signature of classes that users get but do not make."""
-    made_for_them = {f"lockquack.{kind}" for kind in ("Combination", "Distribution", "Predictive")}
+    made_for_them = {f"lockquack.{kind}" for kind in ("Combination", "Distribution", "Model")}
     return ("", None) if name in made_for_them else None
 
 

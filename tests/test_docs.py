@@ -9,6 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lockquack as lq
@@ -192,7 +193,7 @@ def test_links_in_the_repository_become_links_of_the_site(
     assert shown == f"see [it]({expected})."
 
 
-# The operator of the page on adding one
+# The operator and the source of the page on adding one
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +224,16 @@ def test_the_worked_operator_keeps_the_contract(halfway, rng, monkeypatch):
     monkeypatch.setitem(OPERATORS, "halfway", type(halfway))
     contract.test_its_description_makes_it_again(halfway)
     contract.test_its_repr_is_python(halfway)
+
+
+def test_the_worked_source_is_a_model_like_any_other(rng):
+    cells = blocks(DOCS / "extending.md", "{code-cell} ipython3")
+    names = {}
+    exec(next(code for code in cells if "def from_secant" in code), names)
+    model = names["from_secant"](0.1 * rng.normal(size=(4, 50)), y=rng.normal(size=5))
+    assert lq.check(model, thorough=True).ok
+    fit = lq.equal({"alone": model})
+    assert fit.logpdf().values == pytest.approx(model.collapse("in-sample").jet.logp, rel=1e-10)
+    assert fit.cdf(model.observations.values[:, 0]).values == pytest.approx(
+        2 / np.pi * np.arctan(np.exp(np.pi / 2 * model.observations.values[:, 0])), abs=0.05
+    )
