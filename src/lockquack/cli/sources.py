@@ -16,7 +16,7 @@ from lockquack.cli.files import Source, find_sources
 from lockquack.errors import LockquackError, UnsupportedError, unknown_name
 from lockquack.families import get_family
 from lockquack.files.formats import read_tree
-from lockquack.models.containers import LOGP_GROUP, log_marginal_likelihood
+from lockquack.models.containers import LOGP_GROUP, log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.csv import choose_outcome, read_data, read_draws
@@ -154,8 +154,8 @@ def _from_tree(
 
 def _compare(model: Model, tree: xr.DataTree, name: str) -> None:
     """Compare the family's log densities with those in the file, if there are any."""
-    if LOGP_GROUP in tree.children and name in tree[LOGP_GROUP].data_vars:
-        stored = tree[LOGP_GROUP].to_dataset()[name].transpose("chain", "draw", ...)
+    stored = stored_log_likelihood(tree, name)
+    if stored is not None:
         compare_log_lik(model.source, f"{LOGP_GROUP}/{name}", stored.values)
 
 

@@ -17,6 +17,7 @@ import xarray as xr
 from lockquack.errors import ParameterError
 from lockquack.files.formats import write, zarr_store
 from lockquack.jets import Array, log_sum_exp
+from lockquack.models.observations import SAMPLE_DIMS
 from lockquack.models.source import Source
 from lockquack.numeric import cut
 from lockquack.parallel.mapping import map_observations
@@ -87,6 +88,13 @@ def log_marginal_likelihood(tree: xr.DataTree) -> float | None:
     chains = values.flat if ragged else values.reshape(len(values), -1)
     last = [numbers[-1] for numbers in map(_finite, chains) if numbers.size]
     return float(log_sum_exp(np.array(last)) - np.log(len(last))) if last else None
+
+
+def stored_log_likelihood(tree: xr.DataTree, name: str) -> xr.DataArray | None:
+    """Find what a container has as the log likelihood of an outcome, draws first, or None."""
+    if LOGP_GROUP not in tree.children or name not in tree[LOGP_GROUP].data_vars:
+        return None
+    return tree[LOGP_GROUP].to_dataset()[name].transpose(*SAMPLE_DIMS, ...)
 
 
 def _finite(series: Any) -> Array:

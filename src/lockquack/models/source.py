@@ -16,9 +16,10 @@ That is enough to lock, to stack and to compare. Whatever else it can do it says
         def can(self) -> Abilities:
             return Abilities(evaluate=True, be_shared=True)
 
-        def logp(self, chain, draws, obs): ...           # (draws, obs)
-        def derivatives(self, chain, draws, obs): ...    # twice (draws, obs, component)
-        def logp_at(self, y, chain, draws, obs): ...     # (point, draws, obs): can.evaluate
+        def logp(self, chain, draws, obs): ...  # (draws, obs)
+        def derivatives(self, chain, draws, obs): ...  # twice (draws, obs, component)
+
+        # can.evaluate:
         def jets_at(self, y, chain, draws, obs, *, derivatives): ...
         def bulks(self, obs, multiples, *, detailed): ...
 

@@ -11,12 +11,11 @@ import xarray as xr
 
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
-from lockquack.models.containers import log_marginal_likelihood
+from lockquack.models.containers import log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import as_observations
 from lockquack.models.source import Source
 from lockquack.sources.arrays import from_arrays
-from lockquack.sources.density import stored_log_likelihood
 from lockquack.sources.pymc import ATOMS, parts_of, read_tree
 from lockquack.sources.pytensor_rewriting import rebuilt
 from lockquack.sources.pytensor_sources import LogDensityGraph

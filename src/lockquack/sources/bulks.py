@@ -31,7 +31,7 @@ def find_bulks(source: Source, obs: slice, chains: Sequence[int]) -> list[Bulk]:
         """Log density up to a constant, (point, obs); −inf where it is no number."""
         parts = [
             log_sum_exp(np.where(logp < np.inf, logp, -np.inf), axis=1)
-            for _, logp in evaluate_some(source, y, obs, _FEW_DRAWS, chains)
+            for logp in evaluate_some(source, y, obs, _FEW_DRAWS, chains)
         ]
         return log_sum_exp(np.stack(parts))
 
@@ -125,7 +125,7 @@ def extreme_draws(source: Source, obs: slice, chain: int) -> list[Bulk]:
     place, width = find_bulks(source, obs, [chain])[0]
     points = place + width * np.linspace(-6.0, 6.0, 49)[:, None]
     places, widths = [], []
-    for _, logp in evaluate_some(source, points, obs, _MANY_DRAWS, [chain]):
+    for logp in evaluate_some(source, points, obs, _MANY_DRAWS, [chain]):
         at = np.clip(np.argmax(logp, axis=0), 1, len(points) - 2)[None]  # (1, draws, obs)
         left, middle, right = (np.take_along_axis(logp, at + k, axis=0)[0] for k in (-1, 0, 1))
         places.append(np.take_along_axis(points[:, None], at, axis=0)[0])

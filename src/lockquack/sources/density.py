@@ -119,13 +119,6 @@ class DensitySource(Source):
         return jet
 
 
-def stored_log_likelihood(tree: Any, name: str) -> Any:
-    """Find what a container has as the log likelihood of an outcome, draws first, or None."""
-    if "log_likelihood" not in tree.children or name not in tree["log_likelihood"].data_vars:
-        return None
-    return tree["log_likelihood"].to_dataset()[name].transpose("chain", "draw", ...)
-
-
 S = TypeVar("S", bound=DensitySource)
 
 

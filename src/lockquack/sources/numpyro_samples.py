@@ -10,7 +10,7 @@ import xarray as xr
 
 from lockquack.errors import LockquackError, ParameterError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
-from lockquack.sources.density import stored_log_likelihood
+from lockquack.models.containers import stored_log_likelihood
 from lockquack.sources.jax import read_draws
 from lockquack.sources.jax_precision import double_precision, own_arrays
 from lockquack.sources.numpyro_sites import Draw, Program, Sites, look

@@ -17,7 +17,7 @@ _SOME_OBSERVATIONS = 64
 
 def evaluate_some(
     source: Source, y: Array, obs: Subset, n_draws: int, chains: Sequence[int] = ()
-) -> Iterator[tuple[int, Array]]:
+) -> Iterator[Array]:
     """Go through log densities (point, draws, obs) of up to so many draws of each chain."""
     if source.likelihood.discrete:
         y = np.round(y)
@@ -27,7 +27,7 @@ def evaluate_some(
         for start in range(0, source.n_draws, length):
             draws = slice(start, min(start + length, source.n_draws), step)
             with np.errstate(all="ignore"):  # far out, and outside the support
-                yield chain, source.logp_at(y[..., None], chain, draws, obs)
+                yield source.logp_at(y[..., None], chain, draws, obs)
 
 
 def spread(source: Source) -> float:

@@ -12,12 +12,11 @@ import xarray as xr
 
 from lockquack.errors import LockquackError, ShapeError, UnsupportedError, unknown_name
 from lockquack.jets import Numeric
-from lockquack.models.containers import log_marginal_likelihood
+from lockquack.models.containers import log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
 from lockquack.numeric import as_numeric
 from lockquack.sources.datatree import as_tree
-from lockquack.sources.density import stored_log_likelihood
 from lockquack.sources.pytensor_rewriting import Variable, rebuilt, variables_of
 from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
 

@@ -17,7 +17,7 @@ _VERY_FEW_DRAWS, _FEW_DRAWS = 8, 32
 _TOO_SMALL = -600.0
 
 
-class _Unknown(dict[str, Range]):
+class _UnknownRanges(dict[str, Range]):
     """Ranges of parameters nobody has looked at: orders that depend on them become NaN."""
 
     def __missing__(self, name: str) -> Range:
@@ -28,7 +28,7 @@ def find_edges(source: Source, names: Sequence[str]) -> tuple[tuple[Edge, ...], 
     """Where the density ends and how, and what is wrong with that."""
     families = [family for name in names if (family := find_family(name)) is not None]
     if names and len(families) == len(names):
-        each = [family.edges(_Unknown()) for family in families]
+        each = [family.edges(_UnknownRanges()) for family in families]
         if len({tuple(edge.at for edge in of_part) for of_part in each}) > 1:
             return (), "its components end at different places, where it has kinks"
         edges = tuple(
@@ -67,7 +67,7 @@ def _find_end(source: Source, side: float) -> float | None:
     def possible(distance: Array) -> tuple[Array, Array]:
         """Whether outcomes at (point, obs) distances are possible in all, in any of the draws."""
         logp = np.concatenate(
-            [part for _, part in evaluate_some(source, y + side * distance, obs, _VERY_FEW_DRAWS)],
+            list(evaluate_some(source, y + side * distance, obs, _VERY_FEW_DRAWS)),
             axis=1,
         )
         inside = np.isfinite(logp)
@@ -92,7 +92,7 @@ def _find_end(source: Source, side: float) -> float | None:
     if np.ptp(place) < 1e-6 * unit and meant is not None:
         return meant
     # A density that only becomes too small for a number, as far out in a tail, does not end.
-    deep = [part for _, part in evaluate_some(source, ends[0][None], obs, _VERY_FEW_DRAWS)]
+    deep = list(evaluate_some(source, ends[0][None], obs, _VERY_FEW_DRAWS))
     if np.nanmin(np.concatenate(deep, axis=1)) < _TOO_SMALL:
         return side * np.inf
     return None if np.ptp(place) > 1e-6 * unit else float(np.median(place))
@@ -126,7 +126,7 @@ def _order(source: Source, end: float, side: float, *, is_power: bool) -> float:
     y = np.repeat(points[:, None], source.n_obs, axis=1)
     lowest = np.inf
     with np.errstate(invalid="ignore", over="ignore"):
-        for _, logp in evaluate_some(source, y, slice(0, source.n_obs), n_draws):
+        for logp in evaluate_some(source, y, slice(0, source.n_obs), n_draws):
             step = np.diff(logp, axis=0)
             if np.isinf(end):
                 near, far = -step / np.diff(distances)[:, None, None]
