@@ -15,8 +15,8 @@ from lockquack.jets import Jet
 from lockquack.models.model import Likelihood
 from lockquack.models.observations import as_observations
 from lockquack.operators import Locking
-from lockquack.prediction.pooled import normalise
 from lockquack.sources.evaluable import DensityPredictive, described
+from tests.helpers import normalise
 
 
 @dataclass(frozen=True, eq=False, repr=False)

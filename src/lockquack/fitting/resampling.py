@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
 
 
@@ -16,7 +16,7 @@ class Resampling:
     So they are divided as observations are, by :func:`lockquack.parallel.map_observations`.
     """
 
-    problem: Problem
+    fitter: Fitter
     x: Array  # where to begin
     is_thread_safe: ClassVar[bool] = True
     is_computed: ClassVar[bool] = True
@@ -24,7 +24,7 @@ class Resampling:
     @property
     def n_samples(self) -> int:
         """Numbers that tell a replicate from another: how often each observation counts."""
-        return self.problem.evidence.n_obs
+        return self.fitter.objective.n_obs
 
     def restrict(self, obs: slice) -> None:
         """Say that every replicate needs all of it."""
