@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 import lockquack as lq
+from lockquack.operators.pool import Pool
 from lockquack.prediction.targets import ModelTarget
 from lockquack.sampling.samplers import Drawn, sample
 
@@ -52,7 +53,7 @@ def main() -> None:
     for d in (1, 2, 5, 20):
         for distance in (2.0, 8.0):
             models = gaussian_models(d, distance, n_draws, np.random.default_rng(d))
-            target = ModelTarget(models, lq.Locking(), np.array([0.5, 0.5]), 0, loo=False)
+            target = ModelTarget(models, Pool(lq.Locking(), np.array([0.5, 0.5]), 2), 0, loo=False)
             rates = []
             for method in ("mixture-is", "auto"):
                 drawn, size, seconds = timed(target, method)

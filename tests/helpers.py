@@ -8,6 +8,15 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning
+from lockquack.fitting.densities import Densities
+from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.objective import Objective
+from lockquack.models.model import sources_of
+from lockquack.operators.pool import Pool
+from lockquack.prediction.pooled import PooledDistribution, at_observed, observed_densities
+from lockquack.prediction.targets import ModelTarget
+from lockquack.quadrature.nodes import Nodes
+from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
 
 
 def lock(models, **options):
@@ -30,3 +39,40 @@ def paper_models(y, rng, shape=(4, 500)):
         "M1": lq.from_family("normal", y=y, mu=theta, sigma=1.0),
         "M2": lq.from_family("normal", y=y, mu=0.0, sigma=np.sqrt(variance)),
     }
+
+
+def pooled_distribution(models, operator, x, **options):
+    """Make a pool of models a distribution."""
+    pool = Pool(operator, np.asarray(x), len(models))
+    return PooledDistribution.of(sources_of(models), pool, **options)
+
+
+def normalise(models, operator, x, *, loo):
+    """Normalise a pool of models at each observation and evaluate it there."""
+    pooled = pooled_distribution(models, operator, x, loo=loo)
+    return at_observed(pooled, observed_densities(models, loo=loo))
+
+
+def model_target(models, operator, x, observation, *, loo):
+    """Make a pool of models at one observation a target of samplers."""
+    pool = Pool(operator, np.asarray(x), len(models))
+    return ModelTarget(sources_of(models), pool, observation, loo=loo)
+
+
+def densities_of(jets, nodes=(), beside=None):
+    """Put together what rules want to know of models."""
+    tables = {INTEGRAL: tuple(nodes)} if nodes else {}
+    if beside is not None:
+        tables[NEIGHBOURS] = (Nodes(beside, np.zeros(beside.shape[1:])),)
+    return Densities(jets, tables)
+
+
+def beside_of(densities):
+    """Log densities of the models at the neighbours of the outcomes, or None."""
+    return densities.tables[NEIGHBOURS][0].logp if NEIGHBOURS in densities.tables else None
+
+
+def pose_pair(operator, rule, densities, concentration, **options):
+    """Set up how an operator is fitted by a rule."""
+    objective = Objective(operator, rule, densities, concentration)
+    return fitter_for(operator, rule)(objective, **options)

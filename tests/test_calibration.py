@@ -12,14 +12,12 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning
-from lockquack.models.model import sources_of
 from lockquack.operators import Locking
 from lockquack.prediction import streamed
 from lockquack.prediction.calibration import uniformity
 from lockquack.prediction.nodes import lay_nodes
-from lockquack.prediction.pooled import PooledDistribution
 from lockquack.testing import example_models
-from tests.helpers import lock
+from tests.helpers import lock, pooled_distribution
 
 
 def test_the_uniformity_test_has_its_level(rng):
@@ -55,7 +53,7 @@ def combination_that_is_right(n, rng):
         str(k): lq.from_family("normal", y=y, mu=np.tile(mu[k], (1, 1, 1)), sigma=sd[k])
         for k in (0, 1)
     }
-    return y, PooledDistribution.of(sources_of(models), Locking(), w)
+    return y, pooled_distribution(models, Locking(), w)
 
 
 def test_intervals_of_a_right_combination_cover(rng):

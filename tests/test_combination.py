@@ -40,7 +40,7 @@ def test_nothing_in_it_changes(fit):
     for array in (
         fit.solution.x,
         fit.mcse,
-        fit.problem.evidence.jets.grad,
+        fit.objective.densities.jets.grad,
         fit.observations.values,
     ):
         with pytest.raises(ValueError, match="read-only"):

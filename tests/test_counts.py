@@ -155,10 +155,10 @@ def test_scores_at_other_people_are_those_by_hand(visits, fits, judged):
     w = fits["lock"].solution.x
     there = lq.lock(visits.models(JUDGE), rule="log", scores="held-out")
     log_norm = special.logsumexp(np.tensordot(w, everywhere, 1), axis=0)
-    np.testing.assert_allclose(there.problem.scores(w), w @ at_y - log_norm, atol=1e-6)
+    np.testing.assert_allclose(there.objective.scores(w), w @ at_y - log_norm, atol=1e-6)
     # The exact score is best at its own weights, among the three ways to find some.
-    others = [there.problem.scores(fit.solution.x).sum() for fit in fits.values()]
-    assert there.problem.scores(there.solution.x).sum() >= max(others) - 0.05
+    others = [there.objective.scores(fit.solution.x).sum() for fit in fits.values()]
+    assert there.objective.scores(there.solution.x).sum() >= max(others) - 0.05
 
 
 def test_the_pooled_masses_of_one_person_sum_to_one(visits, fits, judged):
@@ -174,6 +174,6 @@ def test_the_pooled_masses_of_one_person_sum_to_one(visits, fits, judged):
         name: regression.model(visits.X[name][copies], counts)
         for name, regression in visits.regressions.items()
     }
-    logq = lq.lock(models, rule="log", scores="held-out").problem.scores(w)
+    logq = lq.lock(models, rule="log", scores="held-out").objective.scores(w)
     np.testing.assert_allclose(logq, (pooled - log_norm)[:80, person], atol=1e-6)
     assert np.exp(logq).sum() == pytest.approx(1.0, abs=1e-5)

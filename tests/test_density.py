@@ -17,18 +17,16 @@ from lockquack.errors import (
     SupportError,
     UnsupportedError,
 )
-from lockquack.models.model import sources_of
 from lockquack.operators import Locking
+from lockquack.operators.pool import Pool
 from lockquack.prediction.pooled import (
     Normalised,
-    PooledDistribution,
     at_observed,
-    normalise,
     observed_densities,
 )
 from lockquack.quadrature.grid import KRONROD, LEGENDRE, NODES, Grid, Line
 from lockquack.remarks.notes import density_notes
-from tests.helpers import lock
+from tests.helpers import lock, normalise, pooled_distribution
 
 
 def one_draw(name, y, **parameters):
@@ -74,9 +72,9 @@ def test_the_error_estimate_bounds_the_error(density, width):
     coarse = Grid(line, coarse.panels[inside])
     fine = coarse
     for _ in range(7):
-        fine = fine.refined(components, lambda logs: logs[0], tolerance=0.0, rounds=1)
-    integral = coarse.integrate(lambda logs: logs[0])
-    exact = fine.integrate(lambda logs: logs[0]).log_value
+        fine = fine.refined(components, lambda logs, rows: logs[0], tolerance=0.0, rounds=1)
+    integral = coarse.integrate(lambda logs, rows: logs[0])
+    exact = fine.integrate(lambda logs, rows: logs[0]).log_value
     error = np.abs(np.expm1(integral.log_value - exact)).item()
     assert error <= integral.relative_error.item() + 1e-12
 
@@ -181,7 +179,7 @@ def test_draws_are_averaged_before_they_are_pooled(rng):
     result = pooled(models, w)
     np.testing.assert_allclose(np.exp(result.logp), [density(v) / total for v in y], rtol=1e-7)
     grid = np.linspace(-3, 5, 9)
-    third = PooledDistribution.of(sources_of(models), Locking(), w, slices=[slice(2, 3)])
+    third = pooled_distribution(models, Locking(), w, slices=[slice(2, 3)])
     pool = third.logpdf(grid[:, None])[:, 0]
     np.testing.assert_allclose(np.exp(pool), [density(v) / total for v in grid], rtol=1e-7)
     right = third.log_components(grid[:, None])[1, :, 0]
@@ -220,15 +218,13 @@ def test_stored_log_scores_of_locked_combinations(family):
             some = {m: models[m] for m in members}
             # The nodes do for all weights.
             start = np.full(len(some), 1 / len(some))
-            pooled = PooledDistribution.of(sources_of(some), Locking(), start, loo=True)
+            pooled = pooled_distribution(some, Locking(), start, loo=True)
             logp = observed_densities(some, loo=True)
             for fitted_on, subset in scales.items():
                 if tuple(subset["models"]) != members:
                     continue
                 weights = np.array(subset["locking"]["exact_loo"]["standardised"]["weights"])
-                result = at_observed(
-                    pooled.with_pool(lambda logp, w=weights: Locking().pool_density(logp, w)), logp
-                )
+                result = at_observed(pooled.with_pool(Pool(Locking(), weights, len(some))), logp)
                 key = f"locking_w_from_{fitted_on}_exact_loo_standardised"
                 # The stored scores are exact, these come from draws.
                 assert result.logp.sum() == pytest.approx(entry["scores"][key], abs=0.05)
@@ -399,7 +395,7 @@ def test_memory_does_not_hold_draws_on_nodes(rng):
         for shift in (0.0, 0.3)
     }
     tracemalloc.start()
-    pooled = PooledDistribution.of(sources_of(models), Locking(), np.array([0.5, 0.5]))
+    pooled = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     on_nodes = sum(part.nodes.logp[0].size for part in pooled.laid)

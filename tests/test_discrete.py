@@ -10,8 +10,6 @@ from scipy import optimize, special, stats
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning, SmoothnessError, UnsupportedError
-from lockquack.fitting.evidence import Evidence
-from lockquack.fitting.problems import problem_for
 from lockquack.jets import Jet
 from lockquack.methods.gather import gather
 from lockquack.models.model import sources_of
@@ -24,8 +22,11 @@ from lockquack.operators import (
     Nested,
     Superposition,
 )
+from lockquack.operators.pool import Pool
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.rules import LogScore, PairwiseScore, Pooled
+from lockquack.rules.wishes import NEIGHBOURS
+from tests.helpers import beside_of, densities_of, pose_pair
 
 INSTANCES = [
     *(kind() for kind in OPERATORS.values()),
@@ -69,7 +70,7 @@ def score_of(pmf, y):
     y = np.asarray(y)
     nothing = np.empty((y.size, 0))
     pooled = Pooled(
-        Jet(logs[y + 1], nothing, nothing), np.zeros(y.size), np.stack([logs[y], logs[y + 2]])
+        Jet(logs[y + 1], nothing, nothing), {NEIGHBOURS: np.stack([logs[y], logs[y + 2]])}
     )
     return PairwiseScore().score(pooled)
 
@@ -128,15 +129,13 @@ def test_an_impossible_neighbour_has_no_term_and_no_slope():
     logp = np.log([[0.5, 0.2], [0.1, 0.3]])
     beside = np.full((K, 2, 2), -np.inf)
     beside[:, 1] = np.log([[0.25, 0.4], [0.2, 0.3]])
-    evidence = Evidence(Jet(logp, np.empty((K, 2, 0)), np.empty((K, 2, 0))), (), beside)
+    evidence = densities_of(Jet(logp, np.empty((K, 2, 0)), np.empty((K, 2, 0))), (), beside)
     w = np.array([0.3, 0.7])
     for operator in (Linear(), Locking(), Hoelder(-1), Hoelder(0.3), Superposition(phases=0)):
-        problem = problem_for(operator, PairwiseScore())(
-            operator, PairwiseScore(), evidence, np.ones(K)
-        )
+        problem = pose_pair(operator, PairwiseScore(), evidence, np.ones(K))
         q, up = (np.exp(operator.pool_density(at, w)) for at in (logp, beside[:, 1]))
-        np.testing.assert_allclose(problem.scores(w), -np.log1p(up / q), rtol=1e-12)
-        assert np.isfinite(problem.expand(w)[1]).all()
+        np.testing.assert_allclose(problem.objective.scores(w), -np.log1p(up / q), rtol=1e-12)
+        assert np.isfinite(problem.objective.expand(w)[1]).all()
 
 
 @pytest.mark.parametrize("operator", INSTANCES, ids=repr)
@@ -144,38 +143,38 @@ def test_outcomes_at_the_lowest_value_are_borne(operator):
     # Zero occurs often; no model deems −1 possible.
     models = overdispersed(np.random.default_rng(5))
     rule = PairwiseScore()
-    evidence = gather(models, operator, rule, "held-out").evidence
+    evidence = gather(models, operator, rule, "held-out").densities
     y = models["nb"].observations.values[:, 0]
     assert (y == 0).sum() > 5
-    assert np.isneginf(evidence.neighbours[:, 0, y == 0]).all()
-    assert np.isfinite(evidence.neighbours[:, 1]).all()
-    problem = problem_for(operator, rule)(operator, rule, evidence, np.full(3, 1.01))
-    x = problem.space.natural(0.5 * np.random.default_rng(6).normal(size=problem.space.size))
-    assert np.isfinite(problem.scores(x)).all()
-    assert np.isfinite(problem.expand(x)[1]).all()
+    assert np.isneginf(beside_of(evidence)[:, 0, y == 0]).all()
+    assert np.isfinite(beside_of(evidence)[:, 1]).all()
+    problem = pose_pair(operator, rule, evidence, np.full(3, 1.01))
+    x = problem.objective.space.natural(
+        0.5 * np.random.default_rng(6).normal(size=problem.objective.space.size)
+    )
+    assert np.isfinite(problem.objective.scores(x)).all()
+    assert np.isfinite(problem.objective.expand(x)[1]).all()
 
 
 def test_neighbours_are_the_models_probabilities(rng):
     y, mu = np.array([0.0, 3.0, 1.0]), rng.gamma(3.0, size=(2, 20))
     model = lq.from_family("poisson", y=y, mu=mu)
-    evidence = gather({"poisson": model}, Locking(), PairwiseScore(), "held-out").evidence
+    evidence = gather({"poisson": model}, Locking(), PairwiseScore(), "held-out").densities
     for row, at in enumerate((y - 1, y + 1)):
         each = stats.poisson.logpmf(at, mu.reshape(40, 1))
         exact = special.logsumexp(each, axis=0) - np.log(40)
-        np.testing.assert_allclose(evidence.neighbours[0, row], exact, rtol=1e-10)
+        np.testing.assert_allclose(beside_of(evidence)[0, row], exact, rtol=1e-10)
 
 
 def test_locking_by_the_pairwise_score_is_convex():
     models = overdispersed(np.random.default_rng(7))
-    evidence = gather(models, Locking(), PairwiseScore(), "loo").evidence
-    problem = problem_for(Locking(), PairwiseScore())(
-        Locking(), PairwiseScore(), evidence, np.ones(3)
-    )
+    evidence = gather(models, Locking(), PairwiseScore(), "loo").densities
+    problem = pose_pair(Locking(), PairwiseScore(), evidence, np.ones(3))
     rng = np.random.default_rng(8)
     for _ in range(200):
         a, b = rng.dirichlet(np.full(3, 0.5), size=2)
-        ends = (problem.objective(a) + problem.objective(b)) / 2
-        assert problem.objective((a + b) / 2) <= ends + 1e-11 * abs(ends)
+        ends = (problem.value(a) + problem.value(b)) / 2
+        assert problem.value((a + b) / 2) <= ends + 1e-11 * abs(ends)
     assert np.linalg.eigvalsh(problem.bend(np.full(3, 1 / 3))).min() > -1e-12
 
 
@@ -207,12 +206,14 @@ def test_the_log_score_is_the_sum_over_all_outcomes(operator):
         np.isneginf(logp[2]), np.log(0.6) + nbinom(4.0, 2.0).logpmf(outcomes), logp[2]
     )
     rule = LogScore()
-    evidence = gather(models, operator, rule, "held-out").evidence
-    problem = problem_for(operator, rule)(operator, rule, evidence, np.ones(3))
-    x = problem.space.natural(0.5 * np.random.default_rng(1).normal(size=problem.space.size))
+    evidence = gather(models, operator, rule, "held-out").densities
+    problem = pose_pair(operator, rule, evidence, np.ones(3))
+    x = problem.objective.space.natural(
+        0.5 * np.random.default_rng(1).normal(size=problem.objective.space.size)
+    )
     logq = operator.pool_density(logp, x)
     exact = logq[y] - special.logsumexp(logq)
-    np.testing.assert_allclose(problem.scores(x), exact, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(problem.objective.scores(x), exact, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 1.0, 300.0, 1e4, 1e6])
@@ -227,7 +228,7 @@ def test_outcomes_of_any_size_are_summed_completely(mu):
     (laid,) = lay_nodes(sources_of(models), loo=False)
     assert laid.outcomes.size < 60 * np.sqrt(mu) + 40
     w = np.array([0.5, 0.5])
-    log_norm, _ = laid.log_norm(lambda logp: Locking().pool_density(logp, w))
+    log_norm, _ = laid.log_norm(Pool(Locking(), w, 2))
     np.testing.assert_allclose(
         log_norm, np.sqrt(mu * other) - (mu + other) / 2, atol=3e-9 * mu**0.5
     )
@@ -260,11 +261,11 @@ def test_a_bounded_support_is_summed_to_its_end():
     logp = np.stack([stats.binom(5, 0.4).logpmf(outcomes), stats.poisson(2.5).logpmf(outcomes)])
     for operator, w in ((Locking(), [0.6, 0.4]), (Superposition(phases=0), [0.6, 0.4])):
         rule = LogScore()
-        evidence = gather(models, operator, rule, "held-out").evidence
-        problem = problem_for(operator, rule)(operator, rule, evidence, np.ones(2))
+        evidence = gather(models, operator, rule, "held-out").densities
+        problem = pose_pair(operator, rule, evidence, np.ones(2))
         logq = operator.pool_density(logp, np.array(w))
         exact = logq[y] - special.logsumexp(logq)
-        np.testing.assert_allclose(problem.scores(np.array(w)), exact, atol=1e-10)
+        np.testing.assert_allclose(problem.objective.scores(np.array(w)), exact, atol=1e-10)
         if operator == Locking():
             assert np.isneginf(logq[6:]).all()
 
@@ -322,7 +323,7 @@ def test_stacking_counts_needs_no_sum():
     rng = np.random.default_rng(12)
     models = overdispersed(rng)
     fit = combined(models, "linear", "log", prior=1.0)
-    assert fit.problem.normalisers == ()
+    assert fit.objective.densities.tables == {}
     logp = np.stack([model.loo().logp for model in models.values()])
     best = optimize.minimize(
         lambda free: -special.logsumexp(logp.T, b=special.softmax(free), axis=1).sum(),

@@ -21,12 +21,11 @@ from lockquack.errors import (
     ShapeError,
     UnsupportedError,
 )
-from lockquack.models.model import sources_of
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
-from lockquack.prediction.pooled import PooledDistribution
+from lockquack.operators.pool import Pool
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.grid import Grid, Line
-from tests.helpers import lock, paper_models
+from tests.helpers import lock, paper_models, pooled_distribution
 
 PROBABILITIES = np.array([0.001, 0.025, 0.3, 0.5, 0.9, 0.999])
 
@@ -58,7 +57,7 @@ def test_pools_of_normals_are_normal(distance, ratio):
         "b": one_draw("normal", y, mu=distance, sigma=ratio),
     }
     w = np.array([0.4, 0.6])
-    pooled = PooledDistribution.of(sources_of(models), Locking(), w)
+    pooled = pooled_distribution(models, Locking(), w)
     mean, sd, log_norm = normal_pool(w, [0.0, distance], [1.0, ratio])
     exact = stats.norm(mean, sd)
     close = {"rtol": 0, "atol": 1e-8 * sd}
@@ -94,7 +93,7 @@ SINGLE = {
 def test_one_model_is_its_own_distribution(case):
     family, parameters, exact = SINGLE[case]
     model = one_draw(family, np.array([0.2, 0.7]), **parameters)
-    pooled = PooledDistribution.of({"only": model.source}, Locking(), np.ones(1))
+    pooled = pooled_distribution({"only": model}, Locking(), np.ones(1))
     quantiles = exact.ppf(PROBABILITIES)[:, None] * np.ones(2)
     np.testing.assert_allclose(pooled.quantile(PROBABILITIES), quantiles, rtol=1e-8)
     np.testing.assert_allclose(pooled.cdf(quantiles), PROBABILITIES[:, None] * [1, 1], atol=1e-9)
@@ -142,7 +141,7 @@ def test_other_pools_in_high_precision(case):
     below = mpmath.quad(q, knots[:4]) / total
     y = np.array([0.3, 0.6])
     models = {str(k): one_draw(name, y, **p) for k, (name, p) in enumerate(POOLS[case])}
-    pooled = PooledDistribution.of(sources_of(models), Locking(), np.array(w))
+    pooled = pooled_distribution(models, Locking(), np.array(w))
     np.testing.assert_allclose(pooled.log_norm, float(mpmath.log(total)), atol=1e-8)
     at = np.full((1, 2), float(middle))
     np.testing.assert_allclose(pooled.cdf(at), float(below), rtol=1e-8)
@@ -163,12 +162,12 @@ def test_moments_that_do_not_exist_are_not_given():
         (2.5, 0.0, 5.0),
     ):
         model = one_draw("student_t", y, nu=nu, mu=0.0, sigma=1.0)
-        pooled = PooledDistribution.of({"t": model.source}, Locking(), np.ones(1))
+        pooled = pooled_distribution({"t": model}, Locking(), np.ones(1))
         np.testing.assert_allclose(pooled.mean(), mean, atol=1e-8)
         np.testing.assert_allclose(pooled.var(), var, rtol=1e-5)
     for alpha, mean, var in ((0.8, np.inf, np.inf), (1.2, 5.0, np.inf), (2.2, 1 / 1.2, 1 / 0.288)):
         model = one_draw("inverse_gamma", y, alpha=alpha, beta=1.0)
-        pooled = PooledDistribution.of({"ig": model.source}, Locking(), np.ones(1))
+        pooled = pooled_distribution({"ig": model}, Locking(), np.ones(1))
         np.testing.assert_allclose(pooled.mean(), mean, rtol=1e-5)
         np.testing.assert_allclose(pooled.var(), var, rtol=1e-5)
 
@@ -193,7 +192,7 @@ def test_every_operator_has_a_distribution(operator, x, rng):
         "a": lq.from_family("normal", y=y, mu=0.3 * rng.normal(size=shape), sigma=1.0),
         "b": lq.from_family("student_t", y=y, nu=4.0, mu=3 + 0.3 * rng.normal(size=shape), sigma=2),
     }
-    pooled = PooledDistribution.of(sources_of(models), operator, np.array(x))
+    pooled = pooled_distribution(models, operator, np.array(x))
     # Against a plain fine grid, which knows nothing of panels and polynomials.
     line = np.linspace(-60.0, 70.0, 40001)
     density = np.exp(pooled.logpdf(line[:, None])[:, 0])
@@ -234,7 +233,7 @@ def test_pools_of_log_concave_densities_have_one_mode_between_theirs(parts):
         for k, (family, at, width, _) in enumerate(parts)
     }
     w = np.array([part[3] for part in parts])
-    pooled = PooledDistribution.of(sources_of(models), Locking(), w / w.sum())
+    pooled = pooled_distribution(models, Locking(), w / w.sum())
     low, high = min(p[1] for p in parts), max(p[1] for p in parts)  # their modes
     reach = max(p[2] for p in parts)
     assert low - 1e-4 * reach <= pooled.mode()[0] <= high + 1e-4 * reach
@@ -260,7 +259,7 @@ def test_pools_of_log_concave_densities_have_one_mode_between_theirs(parts):
 )
 def test_an_edge_makes_no_mode_of_its_own(family, parameters, mode):
     models = {"a": one_draw(family, np.array([0.4]), **parameters)}
-    pooled = PooledDistribution.of(sources_of(models), Locking(), np.array([1.0]))
+    pooled = pooled_distribution(models, Locking(), np.array([1.0]))
     assert pooled.mode()[0] == pytest.approx(mode, rel=1e-6, abs=1e-7)
 
 
@@ -283,7 +282,7 @@ def test_heavy_tails_can_have_two_modes():
     # The counter-example to the paper's first proposition: Cauchy densities at ±5.
     y = np.array([0.0])
     models = {str(at): one_draw("student_t", y, nu=1.0, mu=at, sigma=1.0) for at in (-5.0, 5.0)}
-    pooled = PooledDistribution.of(sources_of(models), Locking(), np.array([0.5, 0.5]))
+    pooled = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     assert abs(pooled.mode()[0]) == pytest.approx(np.sqrt(24.0), abs=1e-6)
     at = np.array([[-np.sqrt(24.0)], [0.0], [np.sqrt(24.0)]])
     left, middle, right = pooled.logpdf(at)[:, 0]
@@ -296,7 +295,7 @@ def test_scenario_3_is_near_its_population_pool(rng):
     y = rng.normal(4.0, np.sqrt(3.0), size=20_000)
     fit = lock(paper_models(y, rng, shape=(2, 100)))
     models, operator, x = fit._used()
-    pooled = PooledDistribution.of(sources_of(models), operator, x, slices=[slice(0, 1)])
+    pooled = pooled_distribution(models, operator, x, slices=[slice(0, 1)])
     line = np.linspace(-6.0, 13.0, 2000)
     found = np.exp(pooled.logpdf(line[:, None])[:, 0])
     population = stats.norm.pdf(line, 3.576, np.sqrt(2.906))
@@ -311,7 +310,7 @@ def test_counts_are_summed(rng):
         "nb": lq.from_family("negative_binomial", y=y, mu=2 * mu, alpha=1.5),
     }
     w = np.array([0.4, 0.6])
-    pooled = PooledDistribution.of(sources_of(models), Locking(), w)
+    pooled = pooled_distribution(models, Locking(), w)
     outcomes = np.arange(400)
     p = stats.poisson.pmf(outcomes[:, None, None], mu).mean(axis=(1, 2))
     nb = stats.nbinom.pmf(outcomes[:, None, None], 1.5, 1.5 / (1.5 + 2 * mu)).mean(axis=(1, 2))
@@ -352,9 +351,9 @@ def test_blocks_of_observations_join(rng, monkeypatch):
         "a": lq.from_family("normal", y=y, mu=rng.normal(size=(2, 30, 7)), sigma=1.0),
         "b": lq.from_family("normal", y=y, mu=rng.normal(size=(2, 30, 7)) + 1, sigma=2.0),
     }
-    whole = PooledDistribution.of(sources_of(models), Locking(), np.array([0.5, 0.5]))
+    whole = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 3)
-    parts = PooledDistribution.of(sources_of(models), Locking(), np.array([0.5, 0.5]))
+    parts = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     assert len(parts.laid) == 3
     for method in ("mean", "var", "mode"):
         np.testing.assert_allclose(getattr(whole, method)(), getattr(parts, method)(), atol=1e-6)
@@ -376,7 +375,7 @@ def test_what_is_the_same_everywhere_is_computed_once(rng):
         "b": once["b"],
     }
     w, p = np.array([0.5, 0.5]), np.array([0.1, 0.9])
-    short, long = (PooledDistribution.of(sources_of(m), Locking(), w) for m in (once, each))
+    short, long = (pooled_distribution(m, Locking(), w) for m in (once, each))
     assert short.laid[0].obs == slice(0, 1)
     assert short.n_obs == long.n_obs == 5
     for name in ("log_norm", "relative_error", "missing", "pareto_k"):
@@ -396,13 +395,13 @@ def test_what_is_the_same_everywhere_is_computed_once(rng):
 
 
 def test_weights_change_without_new_evaluations(normals, monkeypatch):
-    pooled = PooledDistribution.of(sources_of(normals), Locking(), np.full(3, 1 / 3))
+    pooled = pooled_distribution(normals, Locking(), np.full(3, 1 / 3))
 
     def refuse(*args, **kwargs):
         raise AssertionError("evaluated again")
 
     monkeypatch.setattr("lockquack.prediction.members.Member.logpdf_at", refuse)
-    other = pooled.with_pool(lambda logp: Locking().pool_density(logp, np.array([0.4, 0.35, 0.25])))
+    other = pooled.with_pool(Pool(Locking(), np.array([0.4, 0.35, 0.25]), 3))
     assert (other.relative_error < 1e-8).all()
 
 

@@ -21,11 +21,11 @@ from lockquack.errors import (
     UnsupportedError,
 )
 from lockquack.families import FAMILIES
-from lockquack.fitting.convex import ConvexProblem
-from lockquack.fitting.evidence import Evidence
+from lockquack.fitting.convex import ConvexFitter
+from lockquack.fitting.fitters import FITTERS, FORMULAS
 from lockquack.fitting.formulas import bootstrap_counts
-from lockquack.fitting.problems import FORMULAS, PROBLEMS, problem_for
-from lockquack.fitting.smooth import SmoothProblem
+from lockquack.fitting.objective import Objective
+from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Jet
 from lockquack.methods.gather import gather, in_units
 from lockquack.operators import (
@@ -43,7 +43,9 @@ from lockquack.operators.space import Phases
 from lockquack.quadrature.nodes import Nodes
 from lockquack.remarks.notes import convergence_notes
 from lockquack.rules import RULES, Hyvarinen, LogScore
+from lockquack.rules.wishes import INTEGRAL
 from lockquack.solvers.base import Solution
+from tests.helpers import beside_of, densities_of, pose_pair
 
 N = 40
 FIXED = [Superposition(phases=0), Hoelder(-1), Hoelder(0.3)]
@@ -83,7 +85,7 @@ def densities(rule, K, grid=33):
     jets = in_units(FAMILIES["normal"].jet(y[None], p), rule.unit(y[:, None]))
     places = np.linspace(-12, 12, grid)
     logp = np.repeat(FAMILIES["normal"].logp(places[None], p)[..., None], N, axis=2)
-    return Evidence(jets, (Nodes(logp, np.full((grid, N), np.log(24 / (grid - 1)))),))
+    return densities_of(jets, (Nodes(logp, np.full((grid, N), np.log(24 / (grid - 1)))),))
 
 
 def counts(rule, K):
@@ -97,7 +99,7 @@ def counts(rule, K):
 
     nothing = np.empty((K, N, 0))
     everything = np.repeat(logp(np.arange(13))[..., None], N, axis=2)
-    return Evidence(
+    return densities_of(
         Jet(logp(y), nothing, nothing),
         (Nodes(everything, np.zeros((13, N))),),
         logp(np.stack([y - 1, y + 1])),
@@ -112,7 +114,7 @@ def pose(pair, concentration=1.01, evidence=None):
     if evidence is None:
         evidence = (densities if kind == "density" else counts)(rule, K)
     prior = np.broadcast_to(np.asarray(concentration, dtype=float), (K,))
-    return problem_for(operator, rule)(operator, rule, evidence, prior)
+    return pose_pair(operator, rule, evidence, prior)
 
 
 @cache
@@ -122,14 +124,14 @@ def solved(pair):
 
 
 def is_convex(pair):
-    return isinstance(pose(pair), ConvexProblem)
+    return isinstance(pose(pair), ConvexFitter)
 
 
 CONVEX = [pair for pair in PAIRS if is_convex(pair)]
 
 
 def somewhere(problem, rng, width=1.0):
-    return problem.space.natural(width * rng.normal(size=problem.space.size))
+    return problem.objective.space.natural(width * rng.normal(size=problem.objective.space.size))
 
 
 @pytest.fixture(params=PAIRS, ids=named)
@@ -147,42 +149,43 @@ searched = pytest.mark.parametrize(
 
 def test_every_registered_problem_is_tried():
     tried = {(type(operator), RULES[rule]) for _, rule, operator, _ in PAIRS}
-    assert set(PROBLEMS) <= tried
+    assert set(FITTERS) <= tried
     assert {(kind, rule) for kind in OPERATORS.values() for rule in RULES.values()} <= tried
 
 
 def test_scores_are_those_of_the_written_rule(pair):
     problem, _ = solved(pair)
-    operator, evidence = problem.operator, problem.evidence
+    operator, evidence = problem.objective.operator, problem.objective.densities
     for seed in range(3):
         x = somewhere(problem, np.random.default_rng(seed))
         at = operator.pool_density(evidence.jets.logp, x)
         if pair[1] == "log":
-            nodes = evidence.nodes[0]
+            nodes = evidence.tables.get(INTEGRAL, ())[0]
             mass = np.exp(operator.pool_density(nodes.logp, x) + nodes.log_measure).sum(axis=0)
             expected = at - (0.0 if operator.normalised else np.log(mass))
         elif pair[1] == "hyvarinen":
             jet = operator.pool(evidence.jets, x)
             expected = -(2 * jet.curv + jet.grad**2)[:, 0]
         else:
-            beside = operator.pool_density(evidence.neighbours, x)
+            beside = operator.pool_density(beside_of(evidence), x)
             expected = -np.log1p(np.exp(beside - at)).sum(axis=0)
-        np.testing.assert_allclose(problem.scores(x), expected, rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(problem.expand(x)[0], expected, rtol=1e-11, atol=1e-11)
-        total = -expected.sum() - problem.space.log_prior(x)
-        assert problem.objective(x) == pytest.approx(total, rel=1e-11)
+        np.testing.assert_allclose(problem.objective.scores(x), expected, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(problem.objective.expand(x)[0], expected, rtol=1e-11, atol=1e-11)
+        total = -expected.sum() - problem.objective.space.log_prior(x)
+        assert problem.value(x) == pytest.approx(total, rel=1e-11)
 
 
 def test_slopes_match_finite_differences(pair):
     problem, _ = solved(pair)
     rng = np.random.default_rng(3)
-    z, u = 0.7 * rng.normal(size=problem.space.size), rng.random(N)
+    z, u = 0.7 * rng.normal(size=problem.objective.space.size), rng.random(N)
     for given in (None, u):
-        value, slopes = problem.expand_free(z, given)
-        assert value == pytest.approx(problem.objective(problem.space.natural(z), given))
+        value, slopes = problem.objective.expand_free(z, given)
+        natural = problem.objective.space.natural(z)
+        assert value == pytest.approx(problem.objective.value(natural, given))
         for j in range(z.size):
             step = 1e-5 * np.eye(z.size)[j]
-            ahead, behind = (problem.expand_free(z + s, given)[0] for s in (step, -step))
+            ahead, behind = (problem.objective.expand_free(z + s, given)[0] for s in (step, -step))
             slope = (ahead - behind) / 2e-5
             assert slopes[j] == pytest.approx(slope, rel=1e-6, abs=1e-6 * abs(value))
 
@@ -195,7 +198,7 @@ def test_slopes_and_bends_in_weights_match_finite_differences(pair):
     w /= w.sum()
 
     def total(at):
-        return -problem.scores(at).sum()
+        return -problem.objective.scores(at).sum()
 
     for j, way in enumerate(step * np.eye(K)):
         # Rules of a normalised mixture hold off the simplex as well.
@@ -219,11 +222,13 @@ def elsewhere(problem, tries=3):
     rng = np.random.default_rng(11)
     best = np.inf
     for _ in range(tries):
-        start = 1.5 * rng.normal(size=problem.space.size)
+        start = 1.5 * rng.normal(size=problem.objective.space.size)
         with np.errstate(all="ignore"):
-            if not np.isfinite(problem.expand_free(start)[0]):
+            if not np.isfinite(problem.objective.expand_free(start)[0]):
                 continue
-            end = optimize.minimize(problem.expand_free, start, jac=True, method="L-BFGS-B")
+            end = optimize.minimize(
+                problem.objective.expand_free, start, jac=True, method="L-BFGS-B"
+            )
         best = min(best, float(end.fun))
     return best
 
@@ -241,11 +246,11 @@ def rewards_kinks(pair):
 def test_no_other_parameters_score_better(pair):
     problem, solution = solved(pair)
     assert solution.converged
-    assert problem.objective(solution.x) == pytest.approx(float(solution.objective), rel=1e-12)
+    assert problem.value(solution.x) == pytest.approx(float(solution.objective), rel=1e-12)
     allowed = float(solution.objective) - 1e-8 * float(solution.scale)
     rng = np.random.default_rng(5)
     with np.errstate(all="ignore"):
-        others = [problem.objective(somewhere(problem, rng, 1.5)) for _ in range(200)]
+        others = [problem.value(somewhere(problem, rng, 1.5)) for _ in range(200)]
     assert np.nanmin(others) >= allowed
     assert elsewhere(problem) >= allowed
 
@@ -253,11 +258,11 @@ def test_no_other_parameters_score_better(pair):
 @searched
 def test_slopes_vanish(pair):
     problem, solution = solved(pair)
-    _, slopes = problem.expand_free(problem.space.free(solution.x))
-    for block, part in problem.space.parts(slopes):
+    _, slopes = problem.objective.expand_free(problem.objective.space.free(solution.x))
+    for block, part in problem.objective.space.parts(slopes):
         if not isinstance(block, Phases):  # which may be at their cap
             assert np.abs(part).max() <= 1e-7 * float(solution.scale)
-    if isinstance(problem, SmoothProblem):
+    if isinstance(problem, SmoothFitter):
         assert solution.stationarity <= 1e-7
 
 
@@ -265,10 +270,14 @@ def test_slopes_vanish(pair):
 def test_fitting_again_to_the_same_data_changes_nothing(pair):
     problem, solution = solved(pair)
     again = problem.refit(np.ones(N), solution.x)
-    (together,) = problem.resolve(np.ones((1, N)), solution.x)
+    (together,) = problem.refit_many(np.ones((1, N)), solution.x)
     for x in (again, together):
-        np.testing.assert_allclose(problem.weights(x), problem.weights(solution.x), atol=1e-6)
-        np.testing.assert_allclose(problem.scores(x), problem.scores(solution.x), atol=1e-5)
+        np.testing.assert_allclose(
+            problem.objective.weights(x), problem.objective.weights(solution.x), atol=1e-6
+        )
+        np.testing.assert_allclose(
+            problem.objective.scores(x), problem.objective.scores(solution.x), atol=1e-5
+        )
 
 
 @searched
@@ -276,18 +285,20 @@ def test_many_countings_at_once_are_those_one_by_one(pair):
     problem, solution = solved(pair)
     rng = np.random.default_rng(13)
     mild = 1 + 0.2 * (bootstrap_counts(rng, 2, N) - 1)
-    together = problem.resolve(mild, solution.x)
+    together = problem.refit_many(mild, solution.x)
     one_by_one = [problem.refit(u, solution.x) for u in mild]
     for a, b in zip(together, one_by_one, strict=True):
-        np.testing.assert_allclose(problem.weights(a), problem.weights(b), atol=1e-4)
+        np.testing.assert_allclose(
+            problem.objective.weights(a), problem.objective.weights(b), atol=1e-4
+        )
 
 
 @searched
 def test_no_replicate_is_worse_than_the_solution_it_began_with(pair):
     problem, solution = solved(pair)
     drawn = bootstrap_counts(np.random.default_rng(14), 4, N)
-    for u, x in zip(drawn, problem.resolve(drawn, solution.x), strict=True):
-        before, after = problem.objective(solution.x, u), problem.objective(x, u)
+    for u, x in zip(drawn, problem.refit_many(drawn, solution.x), strict=True):
+        before, after = problem.objective.value(solution.x, u), problem.objective.value(x, u)
         assert after <= before + 1e-9 * float(solution.scale)
         if is_convex(pair):
             best = problem.refit(u, solution.x)
@@ -296,11 +307,13 @@ def test_no_replicate_is_worse_than_the_solution_it_began_with(pair):
 
 def ordered(pair, order):
     """The same problem with the models in another order."""
-    evidence = pose(pair).evidence
-    beside = evidence.neighbours
-    return Evidence(
+    evidence = pose(pair).objective.densities
+    beside = beside_of(evidence)
+    return densities_of(
         evidence.jets[order],
-        tuple(Nodes(each.logp[order], each.log_measure) for each in evidence.nodes),
+        tuple(
+            Nodes(each.logp[order], each.log_measure) for each in evidence.tables.get(INTEGRAL, ())
+        ),
         None if beside is None else beside[order],
     )
 
@@ -337,26 +350,28 @@ def test_the_order_of_models_does_not_matter(pair):
 )
 def test_densities_up_to_a_constant_are_enough(pair, shift):
     problem, solution = solved(pair)
-    evidence = problem.evidence
-    beside = evidence.neighbours
-    moved = Evidence(
+    evidence = problem.objective.densities
+    beside = beside_of(evidence)
+    moved = densities_of(
         replace(evidence.jets, logp=evidence.jets.logp + shift),
-        tuple(Nodes(each.logp + shift, each.log_measure) for each in evidence.nodes),
+        tuple(
+            Nodes(each.logp + shift, each.log_measure) for each in evidence.tables.get(INTEGRAL, ())
+        ),
         None if beside is None else beside + shift,
     )
     other = pose(pair, evidence=moved)
     if is_convex(pair) or isinstance(pair[2], Selection):
         np.testing.assert_allclose(other.solve().x, solution.x, atol=1e-8)
         return
-    z = problem.space.free(solution.x) + 0.1
+    z = problem.objective.space.free(solution.x) + 0.1
     np.testing.assert_allclose(
-        other.expand_free(z)[1], problem.expand_free(z)[1], rtol=1e-6, atol=1e-7
+        other.objective.expand_free(z)[1], problem.objective.expand_free(z)[1], rtol=1e-6, atol=1e-7
     )
 
 
 def test_agreement_of_starts_is_reported_where_nothing_is_certified(pair):
     problem, solution = solved(pair)
-    if isinstance(problem, SmoothProblem):
+    if isinstance(problem, SmoothFitter):
         agreeing, tried = solution.starts
         assert 1 <= agreeing <= tried
         assert tried >= 8
@@ -376,14 +391,14 @@ def test_the_certificate_holds(pair, concentration):
     solution = problem.solve()
     free, equal = "nonneg" in repr(pair[2]), np.full(pair[3], 1 / pair[3])
     found = optimize.minimize(
-        lambda w: problem.objective(np.maximum(w, 1e-300)),
+        lambda w: problem.value(np.maximum(w, 1e-300)),
         equal,
         method="SLSQP",
         bounds=[(0.0, None)] * equal.size,
         constraints=[] if free else [{"type": "eq", "fun": lambda w: w.sum() - 1}],
         options={"ftol": 1e-12, "maxiter": 300},
     )
-    best = min(float(found.fun), problem.objective(equal))
+    best = min(float(found.fun), problem.value(equal))
     assert solution.converged
     assert best >= float(solution.objective) - float(solution.gap) - 1e-9
     assert float(solution.gap) <= 1e-10 * float(solution.scale)
@@ -403,8 +418,8 @@ def test_objectives_of_convex_problems_are_convex(pair):
     rng = np.random.default_rng(15)
     for _ in range(200):
         a, b = rng.dirichlet(np.ones(pair[3]), size=2)
-        ends = (problem.objective(a) + problem.objective(b)) / 2
-        assert problem.objective((a + b) / 2) <= ends + 1e-10 * abs(ends)
+        ends = (problem.value(a) + problem.value(b)) / 2
+        assert problem.value((a + b) / 2) <= ends + 1e-10 * abs(ends)
 
 
 @pytest.mark.parametrize("prior", [1.01, 1.5])
@@ -432,8 +447,8 @@ def test_locking_by_the_log_score_against_the_closed_form_of_normals(prior):
         options={"xatol": 1e-11, "fatol": 1e-14, "maxiter": 4000, "maxfev": 4000},
     )
     rule = LogScore()
-    evidence = gather(models, Locking(), rule, "held-out").evidence
-    problem = problem_for(Locking(), rule)(Locking(), rule, evidence, np.full(3, prior))
+    evidence = gather(models, Locking(), rule, "held-out").densities
+    problem = pose_pair(Locking(), rule, evidence, np.full(3, prior))
     solution = problem.solve()
     assert solution.objective == pytest.approx(best.fun, abs=1e-9)
     np.testing.assert_allclose(solution.x, np.exp(best.x) / np.exp(best.x).sum(), atol=1e-6)
@@ -468,7 +483,7 @@ def two_and(rule, mu, sigma):
     jets = in_units(FAMILIES["normal"].jet(y[None], p), rule.unit(y[:, None]))
     places = np.linspace(-12, 14, 79)
     logp = np.repeat(FAMILIES["normal"].logp(places[None], p)[..., None], N, axis=2)
-    return Evidence(jets, (Nodes(logp, np.full((79, N), np.log(1 / 3))),))
+    return densities_of(jets, (Nodes(logp, np.full((79, N), np.log(1 / 3))),))
 
 
 @pytest.mark.parametrize(
@@ -491,17 +506,17 @@ def test_a_hopeless_model_gets_exactly_nothing_under_a_flat_prior(operator, rule
     pair = ("density", rule, operator, 3)
     problem = pose(pair, 1.0, evidence)
     solution = problem.solve()
-    weights = problem.weights(solution.x)
+    weights = problem.objective.weights(solution.x)
     assert weights[without] == 0.0
     assert weights.max() < 0.9
     # Giving it some does not help.
     for share in (1e-6, 1e-3) if solution.x.size == 3 else ():
         other = (1 - share) * solution.x + share * np.eye(3)[without]
-        assert problem.objective(other) >= float(solution.objective)
+        assert problem.value(other) >= float(solution.objective)
     again = problem.refit(np.ones(N), solution.x)
-    np.testing.assert_allclose(problem.weights(again), weights, atol=1e-6)
+    np.testing.assert_allclose(problem.objective.weights(again), weights, atol=1e-6)
     drawn = bootstrap_counts(np.random.default_rng(18), 3, N)
-    assert np.isfinite(problem.resolve(drawn, solution.x)).all()
+    assert np.isfinite(problem.refit_many(drawn, solution.x)).all()
     # With a prior that asks for some, it has some.
     assert pose(pair, 1.01, evidence).solve().x.min() > 0.0
 
@@ -515,7 +530,7 @@ def test_weights_of_any_sum_can_be_exactly_zero(rule):
     logp = FAMILIES["normal"].logp(np.linspace(-15, 15, 61)[None], p)
     nodes = Nodes(np.repeat(logp[..., None], N, axis=2), np.full((61, N), np.log(0.5)))
     pair = ("density", rule.name, Locking("nonnegative"), 2)
-    weights = pose(pair, 1.0, Evidence(jets, (nodes,))).solve().x
+    weights = pose(pair, 1.0, densities_of(jets, (nodes,))).solve().x
     assert weights[1] == 0.0
     if rule == LogScore():  # π^w is normal with variance σ²/w, best at the mean square
         assert weights[0] == pytest.approx(1 / np.square(y).mean(), rel=1e-6)
@@ -542,9 +557,12 @@ def test_one_model_is_returned_as_it_is(operator, rule):
     pair = ("density", rule.name, operator, 1)
     problem = pose(pair, 1.01, densities(rule, 1))
     solution = problem.solve()
-    np.testing.assert_allclose(problem.weights(solution.x), [1.0], atol=1e-12)
+    np.testing.assert_allclose(problem.objective.weights(solution.x), [1.0], atol=1e-12)
     np.testing.assert_allclose(
-        problem.scores(solution.x), problem.model_scores()[0], rtol=1e-8, atol=1e-8
+        problem.objective.scores(solution.x),
+        problem.objective.model_scores()[0],
+        rtol=1e-8,
+        atol=1e-8,
     )
 
 
@@ -557,7 +575,7 @@ def test_formulas_have_their_written_weights():
     arguments = (Linear(), LogScore(), evidence, np.ones(3))
 
     def solve(name, **options):
-        return FORMULAS[name](*arguments, **options).solve().x
+        return FORMULAS[name](Objective(*arguments), **options).solve().x
 
     np.testing.assert_allclose(solve("equal"), 1 / 3)
     weights = np.exp(elpd - elpd.max())
@@ -568,8 +586,8 @@ def test_formulas_have_their_written_weights():
     np.testing.assert_allclose(solve("pseudo-BMA+", random_seed=3), average, atol=0.04)
     evidence_of_models = np.array([-30.0, -31.0, -29.0])
     exact = np.exp(evidence_of_models) / np.exp(evidence_of_models).sum()
-    np.testing.assert_allclose(solve("BMA", log_evidence=evidence_of_models), exact)
-    best = solve("selection by marginal likelihood", log_evidence=evidence_of_models)
+    np.testing.assert_allclose(solve("BMA", log_probability=evidence_of_models), exact)
+    best = solve("selection by marginal likelihood", log_probability=evidence_of_models)
     assert best.tolist() == [0.0, 0.0, 1.0]
 
 
@@ -594,16 +612,18 @@ def test_gathered_normalisers_are_exact(operator):
     }
     frozen = [stats.norm(-1, 1), stats.t(4, 1, 0.8), stats.norm(0.5, 2)]
     rule = LogScore()
-    evidence = gather(models, operator, rule, "held-out").evidence
-    problem = problem_for(operator, rule)(operator, rule, evidence, np.ones(3))
-    x = problem.space.natural(0.5 * np.random.default_rng(2).normal(size=problem.space.size))
+    evidence = gather(models, operator, rule, "held-out").densities
+    problem = pose_pair(operator, rule, evidence, np.ones(3))
+    x = problem.objective.space.natural(
+        0.5 * np.random.default_rng(2).normal(size=problem.objective.space.size)
+    )
     # A grid that is fine in the middle and reaches far into the tails.
     t = np.linspace(-12, 12, 40_001)
     grid, measure = np.sinh(t), np.cosh(t) * (t[1] - t[0])
     logq = operator.pool_density(np.stack([each.logpdf(grid) for each in frozen]), x)
     expected = operator.pool_density(np.stack([each.logpdf(y) for each in frozen]), x)
     expected = expected - np.log((np.exp(logq) * measure).sum())
-    np.testing.assert_allclose(problem.scores(x), expected, atol=1e-8)
+    np.testing.assert_allclose(problem.objective.scores(x), expected, atol=1e-8)
 
 
 # Notes

@@ -18,13 +18,11 @@ from lockquack.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from lockquack.fitting.evidence import Evidence
-from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
-from lockquack.fitting.problems import PROBLEMS, problem_for
+from lockquack.fitting.fitters import FITTERS, fitter_for
 from lockquack.jets import Jet
 from lockquack.operators.base import Operator
 from lockquack.rules.base import Rule
-from tests.helpers import lock, paper_models
+from tests.helpers import densities_of, lock, paper_models, pose_pair
 
 
 def regressions(rng, n=60, K=3, S=(4, 100), units=1.0):
@@ -419,10 +417,10 @@ def test_misspelt_names_suggest_the_near_one(normals):
 
 
 def test_every_registered_pair_is_an_operator_and_a_rule():
-    for (operator, rule), problem in PROBLEMS.items():
+    for (operator, rule), problem in FITTERS.items():
         assert issubclass(operator, Operator)
         assert issubclass(rule, Rule)
-        assert problem_for(operator(), rule()) is problem
+        assert fitter_for(operator(), rule()) is problem
 
 
 def test_in_sample_and_held_out_scores_differ_from_loo(rng):
@@ -438,11 +436,11 @@ def test_bootstrap_batches_solve_the_reweighted_problem(rng):
     jets = Jet(np.zeros((K, n)), rng.normal(size=(K, n, 2)), -rng.gamma(2.0, size=(K, n, 2)))
 
     def problem(jets):
-        return LockingHyvarinen(lq.Locking(), lq.Hyvarinen(), Evidence(jets), np.full(K, 1.01))
+        return pose_pair(lq.Locking(), lq.Hyvarinen(), densities_of(jets), np.full(K, 1.01))
 
     counts = rng.exponential(size=(5, n))
     solution = problem(jets).solve().x
-    for row, weights in zip(counts, problem(jets).resolve(counts, solution), strict=True):
+    for row, weights in zip(counts, problem(jets).refit_many(counts, solution), strict=True):
         # Repeating an observation u times is the same as weighing it by u.
         root = np.sqrt(row)[None, :, None]
         scaled = Jet(jets.logp, jets.grad * root, jets.curv * root**2)
@@ -454,10 +452,10 @@ def test_bootstrapping_holds_less_than_its_input(rng):
 
     K, n, replicates = 10, 30_000, 40
     jets = Jet(np.zeros((K, n)), rng.normal(size=(K, n, 1)), -rng.gamma(2.0, size=(K, n, 1)))
-    problem = LockingHyvarinen(lq.Locking(), lq.Hyvarinen(), Evidence(jets), np.full(K, 1.01))
+    problem = pose_pair(lq.Locking(), lq.Hyvarinen(), densities_of(jets), np.full(K, 1.01))
     x, counts = problem.solve().x, rng.exponential(size=(replicates, n))
     tracemalloc.start()
-    problem.resolve(counts, x)
+    problem.refit_many(counts, x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Neither replicates × observations × models, nor observations × models².

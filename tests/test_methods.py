@@ -498,7 +498,7 @@ def test_pools_of_the_diabetes_regressions(monkeypatch):
     locked = lq.lock(models)
     assert log_score(locked.operator, locked.solution.x) == pytest.approx(-2414.73, abs=0.05)
     # What normalises the superposition normalises the log-linear pool as well.
-    by_draws = replace(added.problem, operator=locked.operator).scores(locked.solution.x)
+    by_draws = replace(added.objective, operator=locked.operator).scores(locked.solution.x)
     assert by_draws.sum() == pytest.approx(-2414.8, abs=0.3)
 
 

@@ -24,12 +24,11 @@ from lockquack.operators import (
     Nested,
     Operator,
     Superposition,
-    describe,
-    from_description,
     get_operator,
 )
 from lockquack.operators.base import SumOverNodes
 from lockquack.operators.nested import CompositeOperator
+from lockquack.operators.pool import Pool
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.quadrature.nodes import Nodes
 from lockquack.transforms import TRANSFORMS
@@ -310,10 +309,10 @@ def test_impossible_outcomes_leave_derivatives_of_the_others(rng):
 @pytest.mark.parametrize("operator", INSTANCES, ids=repr)
 def test_its_description_makes_it_again(operator):
     for each in (operator, operator.bind(NAMES), operator.without_zeros()):
-        again = from_description(json.loads(json.dumps(describe(each))))
+        again = Operator.from_description(json.loads(json.dumps(each.describe())))
         assert again == each
         assert hash(again) == hash(each)
-        assert describe(again) == describe(each)
+        assert again.describe() == each.describe()
 
 
 @pytest.mark.parametrize("operator", INSTANCES, ids=repr)
@@ -349,12 +348,81 @@ def test_a_name_a_class_or_an_operator_resolves(name):
         (lambda: Nested(Locking(), [3.0]), ParameterError, "got 3.0"),
         (lambda: NESTED[0].bind(("a", "bb", "c")), UnknownNameError, "Did you mean 'bb'"),
         (lambda: Nested(Linear(), [3]).bind(NAMES), UnknownNameError, "Known: a, b, c"),
-        (lambda: Hybrid().restrict(np.ones(7), W > 0.2), ParameterError, "cannot be left out"),
     ],
 )
 def test_what_cannot_be_made_says_why(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_models_cannot_be_left_out_of_pools_of_pools():
+    assert Hybrid().restrict(np.ones(7), W > 0.2) is None
+    pool = Pool(Hybrid(), np.array([0.5, 0.5, 0.0, 0.0, 1.0, 0.0, 0.0]), 3)
+    same, keep = pool.without_unused()
+    assert same is pool
+    assert keep.all()
+
+
+PER_OBSERVATION = [
+    Linear(),
+    Locking(),
+    Locking("nonnegative"),
+    Superposition(),
+    Superposition(phases=[0.0, 1.0, 2.0]),
+    Hoelder(-1),
+    Hoelder(),
+    Hybrid(),
+    Nested(Locking(), [(Linear(), [0, 1]), 2]),
+    Nested(Linear(), [(Superposition(), [0, 2]), 1]),
+]
+
+
+@pytest.mark.parametrize("operator", PER_OBSERVATION, ids=repr)
+def test_parameters_may_differ_between_observations(operator):
+    """Every observation is pooled as by itself: jets, slopes, normalisers, weights, bounds."""
+    n, rng = 5, np.random.default_rng(1)
+    space = operator.space(np.ones(3))
+    x = np.stack([space.natural(rng.normal(size=space.size)) for _ in range(n)], axis=1)
+    start = 0
+    for block in space.blocks:  # orders and phases are common
+        if block.name in ("power", "phases"):
+            x[start : start + block.size] = x[start : start + block.size, :1]
+        start += block.size
+    logp, grad, curv = rng.normal(size=(3, 3, n))
+    jets = Jet(logp, grad[..., None], curv[..., None])
+    nodes = Nodes(rng.normal(size=(3, 7, n)), rng.normal(size=(7, n)))
+    pool = Pool(operator, x, 3)
+    rows = np.arange(n)
+    together, tangents = pool.jet(jets, rows), operator.tangents(jets, x)
+    log_norm, slopes = operator.normaliser(nodes).tangents(x)
+    for i in range(n):
+        one, here = jets[:, i : i + 1], slice(i, i + 1)
+        alone = operator.pool(one, x[:, i])
+        for name in ("logp", "grad", "curv"):
+            np.testing.assert_allclose(
+                getattr(together, name)[here], getattr(alone, name), rtol=1e-12
+            )
+            np.testing.assert_allclose(
+                getattr(tangents, name)[:, here],
+                getattr(operator.tangents(one, x[:, i]), name),
+                rtol=1e-11,
+                atol=1e-12,
+            )
+        own = operator.normaliser(Nodes(nodes.logp[..., here], nodes.log_measure[:, here]))
+        expected, expected_slopes = own.tangents(x[:, i])
+        np.testing.assert_allclose(log_norm[here], expected, rtol=1e-12)
+        np.testing.assert_allclose(slopes[:, here], expected_slopes, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(pool.weights[:, i], operator.weights(x[:, i], 3), rtol=1e-13)
+        above = operator.mixture_above(x[:, i], 3)
+        if above is not None:
+            np.testing.assert_allclose(pool.mixture_above[:, i], above, rtol=1e-12)
+        places = rng.normal(size=(3, 4, 1))
+        np.testing.assert_allclose(
+            pool.at(here)(places, np.zeros(1, dtype=int)), operator.pool_density(places, x[:, i])
+        )
+        np.testing.assert_allclose(
+            pool(places, np.array([i])), operator.pool_density(places, x[:, i])
+        )
 
 
 def test_names_of_models_become_positions():

@@ -21,7 +21,7 @@ from lockquack.errors import LockquackWarning, ParameterError
 from lockquack.families import get_family
 from lockquack.jets import log_sum_exp
 from lockquack.paper import comparison, demo, experiments, figures, overfitting, sampling
-from lockquack.paper.comparison import closed_form_evidence, line_of
+from lockquack.paper.comparison import closed_form_densities, line_of
 from lockquack.paper.methods import OURS, PAPER, TITLES, fit
 from lockquack.paper.posterior import models_at, posterior_draws
 from lockquack.paper.runner import Runner
@@ -98,7 +98,7 @@ def test_the_trapezoidal_line_integrates_to_rounding(y):
 def test_methods_are_those_of_the_library(scenario, rng):
     """The paper's comparison from closed forms, and what users get from draws."""
     y = rng.normal(scenario.mean, np.sqrt(scenario.variance), 60)
-    evidence = closed_form_evidence(loo_predictions(y), y)
+    evidence = closed_form_densities(loo_predictions(y), y)
     log_evidence = log_marginal_likelihoods(y)
     models = models_at(y, posterior_draws(y, rng, (4, 250)))
     with warnings.catch_warnings():
@@ -128,7 +128,7 @@ def compared():
             rng = np.random.default_rng(child)
             spread = np.sqrt(scenario.variance)
             y, new = rng.normal(scenario.mean, spread, 200), rng.normal(scenario.mean, spread, 50)
-            evidence = closed_form_evidence(loo_predictions(y), y)
+            evidence = closed_form_densities(loo_predictions(y), y)
             test = comparison.closed_form_test(predictions(y), new, scenario.truth.jet(new))
             for name in (*PAPER, "lock by log score"):
                 found = fit(name, evidence, log_marginal_likelihoods(y))
@@ -181,11 +181,11 @@ def test_the_population_optimum_of_scenario_3():
     # Equal probabilities, as quantiles: a data set that is the population.
     y = stats.norm.ppf((np.arange(4000) + 0.5) / 4000, 4, np.sqrt(3))
     exact = Density.of("normal", mu=4.0, sigma=1.0), Density.of("normal", mu=0.0, sigma=np.sqrt(19))
-    evidence = closed_form_evidence(exact, y)
+    evidence = closed_form_densities(exact, y)
     found = {name: fit(name, evidence, np.zeros(2)).weights[0] for name in ("lock", "stack")}
     assert found["lock"] == pytest.approx(0.3077, abs=0.002)
     assert found["stack"] == pytest.approx(0.815, abs=0.003)
-    small = closed_form_evidence(exact, y[::20])
+    small = closed_form_densities(exact, y[::20])
     assert fit("lock by log score", small, np.zeros(2)).weights[0] == pytest.approx(0.337, abs=0.01)
     pooled = 0.3077 * exact[0].logp(grid) + 0.6923 * exact[1].logp(grid)
     share = np.exp(pooled - log_sum_exp(pooled))
@@ -395,7 +395,7 @@ def _rows_of(name):
         rng = np.random.default_rng(scenario.number)
         y = rng.normal(scenario.mean, np.sqrt(scenario.variance), 40)
         new = rng.normal(scenario.mean, np.sqrt(scenario.variance), 10)
-        found = fit(name, closed_form_evidence(loo_predictions(y), y), np.zeros(2))
+        found = fit(name, closed_form_densities(loo_predictions(y), y), np.zeros(2))
         test = comparison.closed_form_test(predictions(y), new, scenario.truth.jet(new))
         rows.append(comparison._row(scenario, "closed form", "loo", name, found, test))
     return rows

@@ -9,14 +9,11 @@ from scipy import stats
 import lockquack as lq
 from lockquack.errors import MonteCarloWarning, UnknownNameError, UnsupportedError
 from lockquack.families import FAMILIES, Mixture, get_family
-from lockquack.models.model import sources_of
 from lockquack.models.source import Abilities
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Nested, Superposition
-from lockquack.prediction.pooled import PooledDistribution
-from lockquack.prediction.targets import ModelTarget
 from lockquack.sampling.proposals import t_mixture
 from lockquack.sampling.samplers import SAMPLERS, automatic, importance, sample, smc
-from tests.helpers import lock
+from tests.helpers import lock, model_target, pooled_distribution
 
 #: Chance that any of the samplers' tests in this file fails although all is well.
 LEVEL = 1e-3
@@ -48,7 +45,7 @@ def gaussian_pool(d, distance, rng):
         - square
         + mean @ np.linalg.solve(pooled_cov, mean)
     )
-    return ModelTarget(sources_of(models), Locking(), w, 0, loo=False), mean, pooled_cov, log_norm
+    return model_target(models, Locking(), w, 0, loo=False), mean, pooled_cov, log_norm
 
 
 def kolmogorov(values, cdf, n_tests):
@@ -78,7 +75,7 @@ def test_scalar_samplers_follow_the_distribution_function(case, method):
     y = np.array([1.0])
     models = {name: one_draw(family, y, **p) for name, (family, p) in SCALAR[case].items()}
     w = np.array([0.45, 0.55])
-    exact = PooledDistribution.of(sources_of(models), Locking(), w)
+    exact = pooled_distribution(models, Locking(), w)
 
     def cdf(values):
         return exact.cdf(np.asarray(values)[:, None])[:, 0]
@@ -88,7 +85,7 @@ def test_scalar_samplers_follow_the_distribution_function(case, method):
         if method == "inverse-cdf":
             draws = exact.sample(500, rng)[:, 0]
         else:
-            target = ModelTarget(sources_of(models), Locking(), w, 0, loo=False)
+            target = model_target(models, Locking(), w, 0, loo=False)
             draws = sample(target, 500, method, rng).y[:, 0]
         # Resampled draws and particles are a little dependent: look at fewer of them.
         kolmogorov(draws[:250], cdf, n_tests=SEEDS * 15)
@@ -157,9 +154,7 @@ def test_pools_without_a_mixture_above_them(rng):
     assert Hybrid(signed=True).mixture_above(signed, 2) is None
     y = np.array([0.0])
     models = {k: one_draw("normal", y, mu=0.0, sigma=1.0) for k in "ab"}
-    target = ModelTarget(
-        sources_of(models), Locking("nonnegative"), np.array([0.5, 0.7]), 0, loo=False
-    )
+    target = model_target(models, Locking("nonnegative"), np.array([0.5, 0.7]), 0, loo=False)
     with pytest.raises(UnsupportedError, match="no mixture"):
         sample(target, 10, "rejection", rng)
     drawn = sample(target, 2000, "auto", rng)  # N(0, 1/1.2)
@@ -176,8 +171,8 @@ def test_rejection_and_importance_for_every_operator(operator, x, rng):
         "c": one_draw("normal", y, mu=3.0, sigma=2.0),
     }
     x = np.array(x)
-    exact = PooledDistribution.of(sources_of(models), operator, x)
-    target = ModelTarget(sources_of(models), operator, x, 0, loo=False)
+    exact = pooled_distribution(models, operator, x)
+    target = model_target(models, operator, x, 0, loo=False)
     for method in ("rejection", "importance"):
         drawn = sample(target, 800, method, rng)
         kolmogorov(
@@ -189,7 +184,7 @@ def test_rejection_and_importance_for_every_operator(operator, x, rng):
 def test_hopeless_rejection_is_given_up(rng):
     y = np.array([0.0])
     models = {str(at): one_draw("normal", y, mu=at, sigma=1.0) for at in (0.0, 30.0)}
-    target = ModelTarget(sources_of(models), Locking(), np.array([0.5, 0.5]), 0, loo=False)
+    target = model_target(models, Locking(), np.array([0.5, 0.5]), 0, loo=False)
     with pytest.raises(UnsupportedError, match="disagree too much"):
         sample(target, 10, "rejection", rng)
     drawn = sample(target, 500, "auto", rng)
@@ -205,7 +200,7 @@ def test_smc_finds_both_modes_of_a_heavy_tailed_pool():
         )
         for at in (-8.0, 8.0)
     }
-    target = ModelTarget(sources_of(models), Locking(), np.array([0.5, 0.5]), 0, loo=False)
+    target = model_target(models, Locking(), np.array([0.5, 0.5]), 0, loo=False)
     share = [(smc(target, 1000, np.random.default_rng(s)).y[:, 0] > 0).mean() for s in range(4)]
     assert np.abs(np.array(share) - 0.5).max() < 0.2
     assert np.mean(share) == pytest.approx(0.5, abs=0.1)
@@ -219,7 +214,7 @@ def test_pooled_gradients_match_differences(rng):
         )
         for k in (0, 1)
     }
-    target = ModelTarget(sources_of(models), Locking(), np.array([0.3, 0.7]), 0, loo=False)
+    target = model_target(models, Locking(), np.array([0.3, 0.7]), 0, loo=False)
     at, h = rng.normal(size=(5, 3)), 1e-6
     logq, grad = target.with_gradient(at)
     np.testing.assert_allclose(logq, target.pool(target.log_components(at)), atol=1e-12)
@@ -273,7 +268,7 @@ def test_families_draw_from_their_density(name, rng):
     family = get_family(name)
     y = np.array([1.0 if family.discrete else 0.5])
     model = one_draw(name, y, **PARAMETERS[name])
-    exact = PooledDistribution.of({"only": model.source}, Linear(), np.ones(1))
+    exact = pooled_distribution({"only": model}, Linear(), np.ones(1))
     draws = model.source.draw_outcomes(0, np.zeros(2000, dtype=int), slice(0, 1), rng)[:, 0, 0]
     if family.discrete:  # against the counts, where there are enough
         values, counts = np.unique(draws, return_counts=True)
@@ -306,8 +301,8 @@ def test_mixtures_and_transforms_draw_from_their_density(rng):
         ),
     }
     for model in models.values():
-        exact = PooledDistribution.of({"only": model.source}, Linear(), np.ones(1))
-        target = ModelTarget({"only": model.source}, Linear(), np.ones(1), 0, loo=False)
+        exact = pooled_distribution({"only": model}, Linear(), np.ones(1))
+        target = model_target({"only": model}, Linear(), np.ones(1), 0, loo=False)
         draws = target.draw_component(0, 1500, rng)[:, 0]
         kolmogorov(draws, lambda v, of=exact: of.cdf(np.asarray(v)[:, None])[:, 0], 30)
 
@@ -317,8 +312,8 @@ def test_leave_one_out_draws_are_weighted(rng):
     y = rng.normal(size=n)
     mu = y.mean() + rng.normal(size=(4, 1000)) / np.sqrt(n)
     model = lq.from_family("normal", y=y, mu=mu, sigma=1.0)
-    exact = PooledDistribution.of({"m": model.source}, Linear(), np.ones(1), loo=True)
-    target = ModelTarget({"m": model.source}, Linear(), np.ones(1), 3, loo=True)
+    exact = pooled_distribution({"m": model}, Linear(), np.ones(1), loo=True)
+    target = model_target({"m": model}, Linear(), np.ones(1), 3, loo=True)
     draws = target.draw_component(0, 1000, rng)[:, 0]
     whole = np.zeros((1000, n))
     whole[:, 3] = draws
@@ -332,7 +327,7 @@ def test_models_without_a_generator_are_inverted(rng, monkeypatch):
         "a": one_draw("normal", y, mu=0.0, sigma=1.0),
         "b": one_draw("normal", y, mu=2.0, sigma=1.0),
     }
-    target = ModelTarget(sources_of(models), Locking(), np.array([0.5, 0.5]), 0, loo=False)
+    target = model_target(models, Locking(), np.array([0.5, 0.5]), 0, loo=False)
     kolmogorov(target.draw_component(1, 500, rng)[:, 0], stats.norm(2.0, 1.0).cdf, 10)
     drawn = sample(target, 500, "rejection", rng)
     kolmogorov(drawn.y[:, 0], stats.norm(1.0, 1.0).cdf, 10)
@@ -409,8 +404,8 @@ def test_counts_by_every_method(rng):
         "nb": lq.from_family("negative_binomial", y=y, mu=np.full((1, 1), 5.0), alpha=2.0),
     }
     w = np.array([0.5, 0.5])
-    exact = PooledDistribution.of(sources_of(models), Locking(), w)
-    target = ModelTarget(sources_of(models), Locking(), w, 0, loo=False)
+    exact = pooled_distribution(models, Locking(), w)
+    target = model_target(models, Locking(), w, 0, loo=False)
     outcomes = np.arange(30)
     p = np.exp(exact.logpdf(outcomes[:, None].astype(float))[:, 0])
     for method in ("inverse-cdf", "rejection", "mixture-is"):

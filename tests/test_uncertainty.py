@@ -65,13 +65,13 @@ def test_all_three_agree_in_scenario_three():
 @pytest.mark.parametrize("name", ["stacking", "locking", "superposition", "hoelder by H"])
 def test_replicates_are_optima_of_the_reweighted_score(name):
     fit = lq.combine(two_sides(n=40), *OPERATORS[name])
-    problem, x = fit.problem, fit.solution.x
+    problem, x = fit.fitter, fit.solution.x
     counts = 40 * np.random.default_rng(6).dirichlet(np.ones(40), size=5)
-    for u, found in zip(counts, problem.resolve(counts, x), strict=True):
-        best = problem.objective(found, u)
+    for u, found in zip(counts, problem.refit_many(counts, x), strict=True):
+        best = problem.objective.value(found, u)
         for step in (1e-3, -1e-3):
-            assert best <= problem.objective(found + step * np.array([1.0, -1.0]), u)
-        assert best == pytest.approx(problem.objective(problem.refit(u, x), u), abs=1e-6)
+            assert best <= problem.objective.value(found + step * np.array([1.0, -1.0]), u)
+        assert best == pytest.approx(problem.objective.value(problem.refit(u, x), u), abs=1e-6)
 
 
 # The sandwich
@@ -173,7 +173,7 @@ def test_the_calibrated_rate_is_the_ratio_of_bend_and_spread():
     # One free direction: η = J / I, and 1/(ηJ) is the sandwich's variance.
     fit = lq.lock(two_sides(), prior=1.0)
     eta = fit.posterior(1, chains=1, random_seed=0).attrs["learning_rate"]
-    grad = fit.problem.evidence.jets.grad[..., 0]
+    grad = fit.objective.densities.jets.grad[..., 0]
     bend = 2 * np.square(grad[0] - grad[1]).sum()
     assert float(fit.sandwich()[0, 0]) == pytest.approx(1 / (eta * bend), rel=1e-4)
 
@@ -205,7 +205,7 @@ def test_posterior_of_an_estimated_order():
     draws = fit.posterior(300, learning_rate=0.1, random_seed=5)
     w, p = np.linspace(0, 1, 31), np.linspace(-8, 8, 31)
     w, p = (each[1:] - np.diff(each) / 2 for each in (w, p))
-    total = np.array([[fit.problem.scores(np.array([a, 1 - a, b])).sum() for a in w] for b in p])
+    total = np.array([[fit.objective.scores(np.array([a, 1 - a, b])).sum() for a in w] for b in p])
     assert_moments(draws.values[..., 0], *moments(0.1 * total, w[None, :]))
 
 

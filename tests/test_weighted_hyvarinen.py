@@ -37,8 +37,8 @@ def scores(rule, name, y, **parameters):
     """Scores, by the rule, of a density without uncertain parameters."""
     y = np.asarray(y, dtype=float)
     model = lq.from_family(name, y=y, **{k: np.full((1, 1), v) for k, v in parameters.items()})
-    jets = gather({"m": model}, Linear(), rule, "held-out").evidence.jets
-    return rule.score(Pooled(jets[0], np.zeros(y.size)))
+    jets = gather({"m": model}, Linear(), rule, "held-out").densities.jets
+    return rule.score(Pooled(jets[0], {}))
 
 
 # The formula
@@ -171,8 +171,8 @@ def test_each_component_of_a_vector_is_weighted(rng):
         "mv_normal", y=np.exp(z), mu=np.zeros((1, 1, 2)), cov=np.diag([1.0, 4.0]), transform="log"
     )
     rule = Hyvarinen(scale=[1.0, 3.0], transform="log")
-    jets = gather({"m": model}, Linear(), rule, "held-out").evidence.jets
-    got = rule.score(Pooled(jets[0], np.zeros(6)))
+    jets = gather({"m": model}, Linear(), rule, "held-out").densities.jets
+    got = rule.score(Pooled(jets[0], {}))
     parts = [
         s**2 * scores(Hyvarinen(1.0, "log"), "lognormal", np.exp(z[:, j]), mu=0.0, sigma=sd)
         for j, (s, sd) in enumerate(((1.0, 1.0), (3.0, 2.0)))
@@ -439,7 +439,7 @@ def test_an_unknown_rule_suggests_another():
 def test_what_rules_need_says_what_they_use():
     assert Hyvarinen().needs_derivatives
     assert LogScore().needs_normaliser
-    assert PairwiseScore().needs_neighbours
+    assert PairwiseScore().is_for_discrete
     assert not Hyvarinen(transform="log").needs_density
 
 

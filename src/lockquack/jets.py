@@ -158,9 +158,22 @@ def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
     return Jet(logp, grad, curv)
 
 
+def column(values: Numeric, ndim: int) -> Numeric:
+    """Shape one value for each of K members, (K,) or (K, n), for the ends of ``ndim`` axes.
+
+    Values (K, n) differ between the observations, which are the last axis.
+
+    Examples
+    --------
+    >>> column(np.ones(2), 3).shape, column(np.ones((2, 5)), 3).shape
+    ((2, 1, 1), (2, 1, 5))
+    """
+    return values.reshape(len(values), *[1] * (ndim - values.ndim), *values.shape[1:])
+
+
 def log_linear_pool(jet: Jet, weights: Array) -> Jet:
     """Pool jets along the first axis into that of Π π_k^{w_k}, for weights of any sign."""
-    weight = weights.reshape(-1, *[1] * (jet.logp.ndim - 1))
+    weight = column(weights, jet.logp.ndim)
     return Jet(
         _weighted_sum(weight, jet.logp, 0),
         _weighted_sum(weight[..., None], jet.grad, 0),

@@ -1,4 +1,4 @@
-"""Objects in, strings at the edge: resolving a name through a registry."""
+"""Objects in, strings at the edge: looking up a name in a registry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lockquack.errors import unknown_name
 T = TypeVar("T")
 
 
-def resolve(kind: str, given: T | type[T] | str, base: type[T], known: Mapping[str, type[T]]) -> T:
+def look_up(kind: str, given: T | type[T] | str, base: type[T], known: Mapping[str, type[T]]) -> T:
     """Return an object as it is, a class or its registered name as an object with defaults."""
     if isinstance(given, base):
         return given

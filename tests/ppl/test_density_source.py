@@ -15,8 +15,8 @@ from lockquack.jets import Jet
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import as_observations
 from lockquack.operators import Locking
-from lockquack.prediction.pooled import normalise
 from lockquack.sources.density import DensitySource, described
+from tests.helpers import normalise
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -82,7 +82,6 @@ def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
 
 def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
     from lockquack import __version__
-    from lockquack.combination.table import certificate
 
     return {
         "operator": fit.operator.name,
@@ -93,7 +92,7 @@ def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
         "parameters": {str(name): each.values for name, each in fit.parameters.data_vars.items()},
         "table": table,
         "converged": bool(fit.solution.converged),
-        "certificate": certificate(fit),
+        "certificate": fit.fitter.certificate(fit.solution),
         "notes": [{"kind": n.category.__name__, "message": n.message} for n in fit.notes],
         "lockquack": __version__,
     }

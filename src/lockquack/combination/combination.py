@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,26 +15,22 @@ from lockquack.combination.plotting import Plotting
 from lockquack.combination.table import as_html, as_text
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ParameterError, UnsupportedError
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
-from lockquack.fitting.selection import SelectionProblem
-from lockquack.fitting.smooth import SmoothProblem
 from lockquack.fitting.uncertainty import Curvature, draw_posterior, expand_around, weight_jacobian
 from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.observations import Observations
 from lockquack.numeric import as_count, as_generator, cut
 from lockquack.operators import Operator
-from lockquack.operators.nested import CompositeOperator
+from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.remarks.notes import Note
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
-
-if TYPE_CHECKING:
-    from lockquack.quadrature.grid import Pool
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
@@ -82,7 +77,7 @@ class Combination(Plotting):
     scores: Kind
     method: str
     observations: Observations
-    problem: Problem
+    fitter: Fitter
     solution: Solution
     mcse: Array  # (K,)
     notes: tuple[Note, ...]
@@ -90,19 +85,24 @@ class Combination(Plotting):
     models: Mapping[str, Model] | None
 
     def __post_init__(self) -> None:
-        jets = self.problem.evidence.jets
+        jets = self.objective.jets
         for array in (self.solution.x, self.mcse, jets.logp, jets.grad, jets.curv):
             array.setflags(write=False)
 
     @property
+    def objective(self) -> Objective:
+        """What the parameters minimise."""
+        return self.fitter.objective
+
+    @property
     def operator(self) -> Operator:
         """How the densities are pooled."""
-        return self.problem.operator
+        return self.objective.operator
 
     @property
     def rule(self) -> Rule:
         """The score that the parameters maximise."""
-        return self.problem.rule
+        return self.objective.rule
 
     @property
     def weights(self) -> xr.DataArray:
@@ -177,7 +177,7 @@ class Combination(Plotting):
         first = as_generator(random_seed)
         # A stream of random numbers per group: where it is drawn does not matter then.
         streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
-        resampling = Resampling(self.problem, self.solution.x)
+        resampling = Resampling(self.fitter, self.solution.x)
         parts = []
         with progress_bar(n, "bootstrap", progressbar) as advance:
             for part in map_observations(_replicate, (resampling,), groups, streams):
@@ -213,9 +213,9 @@ class Combination(Plotting):
         array([[ 0.011, -0.011],
                [-0.011,  0.011]])
         """
-        if self.method or isinstance(self.problem, SelectionProblem):
+        if not self.fitter.is_optimum:
             raise UnsupportedError("These weights are not the optimum of a smooth score.")
-        jacobian = weight_jacobian(self.problem, self.solution.x)
+        jacobian = weight_jacobian(self.objective, self.solution.x)
         names = list(self.names)
         return xr.DataArray(
             jacobian @ self._curvature.sandwich() @ jacobian.T,
@@ -268,7 +268,7 @@ class Combination(Plotting):
         (('chain', 'draw', 'model'), True)
         """
         n, chains = as_count("n", n), as_count("chains", chains)
-        if self.method or isinstance(self.problem, SelectionProblem):
+        if not self.fitter.is_optimum:
             raise UnsupportedError("These weights are not the optimum of a smooth score.")
         eta = self._curvature.learning_rate() if learning_rate is None else float(learning_rate)
         if not (np.isfinite(eta) and eta > 0):
@@ -277,8 +277,8 @@ class Combination(Plotting):
                 "has all the weight; use bootstrap."
             )
         rng = as_generator(random_seed)
-        draws = draw_posterior(self.problem, self.solution.x, eta, chains, n, rng)
-        weights = np.apply_along_axis(self.problem.weights, -1, draws)
+        draws = draw_posterior(self.fitter, self.solution.x, eta, chains, n, rng)
+        weights = np.apply_along_axis(self.objective.weights, -1, draws)
         return xr.DataArray(
             weights,
             dims=["chain", "draw", "model"],
@@ -401,24 +401,24 @@ class Combination(Plotting):
 
     @cached_property
     def _weights(self) -> Array:
-        return self.problem.weights(self.solution.x)
+        return self.objective.weights(self.solution.x)
 
     @cached_property
     def _scored(self) -> Array:
         """Scores of the combination and of each model, (1 + K, n)."""
-        return self.problem.all_scores(self.solution.x)
+        return self.objective.all_scores(self.solution.x)
 
     @cached_property
     def _curvature(self) -> Curvature:
-        return expand_around(self.problem, self.solution.x)
+        return expand_around(self.objective, self.solution.x)
 
     @cached_property
     def _replicates(self) -> Array:
         """Bootstrap draws behind the table, (replicate, K); NaN where there are none."""
         K = len(self.names)
-        if self.observations.n < 2 or not self.problem.resamples:
+        if self.observations.n < 2 or not self.fitter.resamples:
             return np.full((2, K), np.nan)
-        few = K > 50 or isinstance(self.problem, SmoothProblem)
+        few = K > 50 or not self.fitter.refits_cheaply
         replicates = _REPLICATES // 4 if few else _REPLICATES
         return self.bootstrap(replicates, random_seed=self.random_seed).values
 
@@ -447,17 +447,17 @@ class Combination(Plotting):
             )
         return self.models
 
-    def _pool_of_all(self) -> Pool:
-        return partial(self.operator.pool_density, x=self.solution.x)
+    @property
+    def pool(self) -> Pool:
+        """The operator with its fitted parameters."""
+        return self.objective.pool(self.solution.x)
 
-    def _used(self) -> tuple[Mapping[str, Model], Operator, Array]:
+    def _used(self) -> tuple[Mapping[str, Model], Pool]:
         """Models that have weight, and the pool of them."""
-        models, keep = self._require_models(), self._weights != 0
-        if keep.all() or isinstance(self.operator, CompositeOperator):
-            return models, self.operator, self.solution.x
-        operator, x = self.operator.restrict(self.solution.x, keep)
-        kept = {name: model for use, (name, model) in zip(keep, models.items(), strict=True) if use}
-        return kept, operator, x
+        models = self._require_models()
+        pool, keep = self.pool.without_unused()
+        kept = zip(keep, models.items(), strict=True)
+        return {name: model for use, (name, model) in kept if use}, pool
 
 
 def _replicate(
@@ -465,9 +465,10 @@ def _replicate(
 ) -> Array:
     """Find the weights of some replicates of the observations, (replicate, K)."""
     (again,) = resamplings
-    problem = again.problem
-    counts = bootstrap_counts(rng, replicates.stop - replicates.start, problem.evidence.n_obs)
-    return np.stack([problem.weights(found) for found in problem.resolve(counts, again.x)])
+    fitter = again.fitter
+    counts = bootstrap_counts(rng, replicates.stop - replicates.start, fitter.objective.n_obs)
+    found = fitter.refit_many(counts, again.x)
+    return np.stack([fitter.objective.weights(each) for each in found])
 
 
 def load(path: str | Path) -> Combination:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,10 @@ import xarray as xr
 
 from lockquack.combination.predicting import Predicting
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
 from lockquack.operators import Linear
+from lockquack.operators.pool import PoolOfSome
 from lockquack.rules import LogScore, Rule
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
     from lockquack.models.source import Source
     from lockquack.plots import DensityPanel
-    from lockquack.quadrature.grid import Pool
 
 #: Quantiles of the outcomes at which observations are drawn, where none are asked for.
 _TYPICAL = (0.125, 0.375, 0.625, 0.875)
@@ -35,7 +34,7 @@ class Plotting(Predicting):
     """The methods of a combination that draw it."""
 
     method: str
-    problem: Problem
+    fitter: Fitter
 
     @property
     @abstractmethod
@@ -419,7 +418,7 @@ class Plotting(Predicting):
         loo: bool | None,
     ) -> list[DensityPanel]:
         from lockquack.checks.models import require_same_observations
-        from lockquack.prediction.panels import density_panel, locate, pool_of_some
+        from lockquack.prediction.panels import density_panel, locate
 
         shown = self._with_others(others)
         members: dict[str, Source] = {}
@@ -433,8 +432,8 @@ class Plotting(Predicting):
                     )
         require_same_observations(members)
         places = {name: k for k, name in enumerate(members)}
-        pools: dict[str, Pool] = {
-            name: partial(pool_of_some, fit._pool_of_all(), [places[m] for m in fit.names])
+        pools = {
+            name: PoolOfSome(fit.pool, tuple(places[m] for m in fit.names))
             for name, fit in shown.items()
         }
         leaves_out = self._leaves_out(loo)

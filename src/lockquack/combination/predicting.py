@@ -20,6 +20,7 @@ from lockquack.jets import Array
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
 from lockquack.operators import Operator
+from lockquack.operators.pool import OneModel, Pool
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -48,7 +49,7 @@ class Predicting(ABC):
     def _require_models(self) -> Mapping[str, Model]: ...
 
     @abstractmethod
-    def _used(self) -> tuple[Mapping[str, Model], Operator, Array]: ...
+    def _used(self) -> tuple[Mapping[str, Model], Pool]: ...
 
     def distribution(self, *, loo: bool = False, progressbar: bool | None = None) -> Distribution:
         """Return the prediction of the observations themselves, as a :class:`Distribution`.
@@ -80,11 +81,10 @@ class Predicting(ABC):
         if loo not in self._distributions:
             from lockquack.prediction.prediction import Distribution
 
-            models, operator, x = self._used()
+            models, pool = self._used()
             self._distributions[loo] = Distribution(
                 models,
-                operator,
-                x,
+                pool,
                 self.observations,
                 loo=loo,
                 random_seed=self.random_seed,
@@ -129,7 +129,7 @@ class Predicting(ABC):
         """
         from lockquack.prediction.prediction import Distribution
 
-        models, operator, x = self._used()
+        models, pool = self._used()
         outcomes = self._stand_ins(models, data) if y is None else y
         moved = {}
         for name, model in models.items():
@@ -142,8 +142,7 @@ class Predicting(ABC):
         observations = next(iter(moved.values())).observations
         return Distribution(
             moved,
-            operator,
-            x,
+            pool,
             observations,
             observed=y is not None,
             random_seed=self.random_seed,
@@ -182,7 +181,7 @@ class Predicting(ABC):
         from lockquack.checks.models import require_models, require_same_observations
         from lockquack.prediction.prediction import Distribution
 
-        used, operator, x = self._used()
+        used, pool = self._used()
         require_models(models)
         unknown = [name for name in models if name not in self.names]
         if unknown:
@@ -194,8 +193,7 @@ class Predicting(ABC):
         require_same_observations(sources_of(moved))
         return Distribution(
             moved,
-            operator,
-            x,
+            pool,
             next(iter(moved.values())).observations,
             random_seed=self.random_seed,
             progressbar=progressbar,
@@ -640,7 +638,6 @@ class Predicting(ABC):
         """Look at the outcomes with the combination, with stacking and with the models."""
         from lockquack.combination.verbs import stack
         from lockquack.prediction.calibration import Calibrated, look_at
-        from lockquack.prediction.nodes import general_pools
         from lockquack.prediction.streamed import ask_side_by_side
 
         self._require_seen(loo)
@@ -653,11 +650,10 @@ class Predicting(ABC):
         if self.observations.d > 1 or not all(each.can.evaluate for each in sources.values()):
             drawn = self._drawn_side_by_side(stacked, loo)
             return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
-        linear = partial(stacked.operator.pool_density, x=stacked.weights.values)
         names = [f"[{self.operator.name}]", _STACK, *self.names]
         answers = ask_side_by_side(
             sources,
-            [self._pool_of_all(), linear, *general_pools(len(models))[: len(models)]],
+            [self.pool, stacked.pool, *map(OneModel, range(len(models)))],
             question,
             y,
             loo=loo,
@@ -671,7 +667,9 @@ class Predicting(ABC):
         from lockquack.prediction.prediction import Distribution
 
         each = {
-            name: Distribution({name: model}, Linear(), np.ones(1), self.observations, loo=loo)
+            name: Distribution(
+                {name: model}, Pool(Linear(), np.ones(1), 1), self.observations, loo=loo
+            )
             for name, model in self._require_models().items()
         }
         predictions = {
@@ -681,9 +679,10 @@ class Predicting(ABC):
         }
         return {name: prediction.marginals for name, prediction in predictions.items()}
 
+    @property
     @abstractmethod
-    def _pool_of_all(self) -> Any:
-        """Return the pool as a function of all models' log densities."""
+    def pool(self) -> Pool:
+        """The operator with its fitted parameters."""
 
     def _are_others(self, y: Any) -> bool:
         """Whether outcomes are in number, or by their dimension, those of other observations."""

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from lockquack.draws.blocks import Kind
-from lockquack.fitting.selection import SelectionProblem
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -37,21 +36,22 @@ def as_html(fit: Combination) -> str:
     table = rounded_table(fit.to_dataframe()).to_html(border=0, justify="right")
     table = table.replace("<table ", '<table style="text-align: right" ', 1)
     notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in fit.notes)
-    foot = "<br>".join(map(html.escape, [*parameter_lines(fit), certificate(fit)]))
+    foot = "<br>".join(
+        map(html.escape, [*parameter_lines(fit), fit.fitter.certificate(fit.solution)])
+    )
     return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def header(fit: Combination) -> list[str]:
     """Say what was fitted, and to what."""
-    concentration = np.unique(fit.problem.concentration)
+    concentration = np.unique(fit.objective.concentration)
     prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
     title = fit.operator.name.capitalize()
     score = score_name(fit)
     size = f"models: {len(fit.names)}   observations: {fit.observations.n}"
     if fit.method:
         return [f"{title}, weights by {fit.method}; {score}", size]
-    chosen = isinstance(fit.problem, SelectionProblem)
-    shown, unit = "" if chosen else f"   prior: Dirichlet({prior})", ""
+    shown, unit = "" if not fit.fitter.is_optimum else f"   prior: Dirichlet({prior})", ""
     if fit.rule.needs_derivatives:
         units = ", ".join(f"{s:.4g}" for s in fit.rule.unit(fit.observations.values))
         unit = f"   unit of y: {units}"
@@ -66,7 +66,7 @@ def score_name(fit: Combination) -> str:
 def footer(fit: Combination) -> list[str]:
     """Say what else was found, how well it was solved for, and what to know about it."""
     notes = [f"Note: {note.message}" for note in fit.notes]
-    return [*parameter_lines(fit), certificate(fit), *notes]
+    return [*parameter_lines(fit), fit.fitter.certificate(fit.solution), *notes]
 
 
 def rounded_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -92,27 +92,6 @@ def parameter_lines(fit: Combination) -> list[str]:
         numbers = " ".join(f"{value:.3f}" for value in np.atleast_1d(values.values))
         shown.append(f"{str(name).replace('_', ' ')}: {numbers}")
     return ["   ".join(shown), ""] if shown else []
-
-
-def certificate(fit: Combination) -> str:
-    """Say how far the solution can be from the best one, or what speaks for it."""
-    solution = fit.solution
-    steps = f"{int(solution.iterations)} steps"
-    failed = "" if solution.converged else f"NOT CONVERGED, {solution.status}; "
-    if fit.method:
-        return "Weights by a formula: nothing was searched for."
-    if isinstance(fit.problem, SelectionProblem):
-        return "Chosen by comparing the models' total scores."
-    if solution.starts is not None:
-        agreeing, tried = solution.starts
-        return (
-            f"{failed}Not convex: {agreeing} of {tried} starts agree on the best solution; "
-            f"slopes within {solution.stationarity:.0e} of the objective's size; {steps}"
-        )
-    return (
-        f"{failed or 'Certified: '}within {float(solution.gap):.1e} of the best objective, "
-        f"{float(solution.relative_gap):.0e} of its size; {steps}"
-    )
 
 
 def _rounded(column: str, value: float) -> str:

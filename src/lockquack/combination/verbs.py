@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from lockquack.combination.combination import Combination
 from lockquack.draws.blocks import Kind
-from lockquack.errors import ParameterError, UnsupportedError, unknown_name
-from lockquack.fitting.problems import FORMULAS
+from lockquack.errors import ParameterError, unknown_name
+from lockquack.fitting.fitters import FORMULAS
 from lockquack.jets import Array
 from lockquack.methods.fit import Plan, by_model, fit
 from lockquack.models.model import Model
@@ -284,7 +283,7 @@ def quack(
     Yao, Carvalho, Mesquita, McLatchie (2023), arXiv:2305.07334.
     """
     chosen = _rule_for_superposition(models) if rule is None else get_rule(rule)
-    if rule is None and not isinstance(chosen, Hyvarinen):
+    if rule is None and not chosen.needs_derivatives:
         scale = None  # it belongs to the score that was not chosen
     plan = Plan(Superposition(phases), _with_scale(chosen, scale))
     return fit(
@@ -355,7 +354,7 @@ def bma(
         scores,
         random_seed,
         progressbar,
-        {"log_evidence": log_evidence(models, log_marginal_likelihood, model_prior)},
+        {"log_probability": log_evidence(models, log_marginal_likelihood, model_prior)},
     )
 
 
@@ -469,7 +468,7 @@ def select(
             scores,
             random_seed,
             progressbar,
-            {"log_evidence": log_evidence(models, log_marginal_likelihood, None)},
+            {"log_probability": log_evidence(models, log_marginal_likelihood, None)},
         )
     if isinstance(by, str) and by not in RULES:
         raise unknown_name("rule", by, [*RULES, "marginal_likelihood"])
@@ -580,10 +579,4 @@ def _per_model(what: str, given: Any, names: tuple[str, ...]) -> Array:
 
 
 def _with_scale(rule: Rule, scale: ArrayLike | None) -> Rule:
-    if scale is None:
-        return rule
-    if not isinstance(rule, Hyvarinen):
-        raise UnsupportedError(f"{rule!r} has no scale; only the Hyvärinen score does.")
-    if rule.scale is not None:
-        raise ParameterError(f"There are two scales, {rule!r} and scale={scale!r}; give one.")
-    return replace(rule, scale=scale)
+    return rule if scale is None else rule.with_scale(scale)

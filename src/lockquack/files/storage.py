@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,56 +12,42 @@ import xarray as xr
 
 from lockquack.errors import LockquackError, LockquackWarning
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
-from lockquack.fitting.base import Problem
-from lockquack.fitting.evidence import Evidence
-from lockquack.fitting.formulas import ModelAveraging, PseudoBMAPlus
-from lockquack.fitting.problems import FORMULAS, problem_for
+from lockquack.fitting.densities import Densities
+from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.fitters import FORMULAS, fitter_for
+from lockquack.fitting.objective import Objective
 from lockquack.jets import Array, Jet
 from lockquack.models.observations import as_observations
-from lockquack.operators import describe, from_description
+from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
 from lockquack.rules import RULES
+from lockquack.rules.wishes import WISHES
 from lockquack.solvers.base import Solution
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
 
-_FORMAT = 2
-#: What a file of a combination holds besides the dimensions of its observations.
-_VARIABLES = (
-    "parameters",
-    "concentration",
-    "mcse",
-    "y",
-    "logp",
-    "grad",
-    "curv",
-    "node_logp",
-    "node_log_measure",
-    "neighbours",
-    "log_evidence",
-)
-
-#: Dimensions of the file, named so that no observation dimension is called the same.
-_PARAMETER, _OBS, _PART, _NODE, _NEIGHBOUR = (
-    f"lockquack_{name}" for name in ("parameter", "observation", "part", "node", "neighbour")
-)
+_FORMAT = 3
+#: What begins the names of all that is in a file, so that no dimension of the user's is called so.
+_OWN = "lockquack_"
+_PARAMETER, _OBS, _PART = (f"{_OWN}{name}" for name in ("parameter", "observation", "part"))
 
 
 def save_combination(fit: Combination, path: str | Path) -> None:
     """Write a combination to NetCDF or Zarr; see :meth:`Combination.save`."""
     solution = fit.solution
-    named = _variable_names(fit.observations.dims, fit.observations.component_dim)
+    options = {name: np.asarray(each).tolist() for name, each in fit.fitter.options.items()}
     dataset = xr.Dataset(
-        {named[name]: value for name, value in _arrays(fit).items()},
+        {f"{_OWN}{name}": value for name, value in _arrays(fit).items()},
         coords={"model": list(fit.names)},
         attrs={
             FORMAT_KEY: _FORMAT,
-            "operator": json.dumps(describe(fit.operator)),
+            "operator": json.dumps(fit.operator.describe()),
             "rule": fit.rule.name,
             "rule_options": json.dumps(fit.rule.options),
             "scores": fit.scores,
             "method": fit.method,
+            "fitter_options": json.dumps(options),
             "random_seed": json.dumps(fit.random_seed, default=int),  # of any size, or None
             "component_dim": fit.observations.component_dim or "",
             "obs_dims": json.dumps(fit.observations.dims),
@@ -81,25 +67,21 @@ def save_combination(fit: Combination, path: str | Path) -> None:
 
 def _arrays(fit: Combination) -> dict[str, Any]:
     """All arrays of a combination; those over observations are flat, whatever the user's grid."""
-    evidence = fit.problem.evidence
+    densities = fit.objective.densities
     arrays: dict[str, Any] = {
         "parameters": (_PARAMETER, fit.solution.x),
-        "concentration": ("model", fit.problem.concentration),
+        "concentration": ("model", fit.objective.concentration),
         "mcse": ("model", fit.mcse),
         "y": fit.observations.to_dataarray(),
-        "logp": (("model", _OBS), evidence.jets.logp),
+        "logp": (("model", _OBS), densities.jets.logp),
     }
-    if evidence.jets.grad.size:
-        arrays["grad"] = (("model", _OBS, _PART), evidence.jets.grad)
-        arrays["curv"] = (("model", _OBS, _PART), evidence.jets.curv)
-    if evidence.nodes:
-        nodes = join_nodes(evidence.nodes)
-        arrays["node_logp"] = (("model", _NODE, _OBS), nodes.logp)
-        arrays["node_log_measure"] = ((_NODE, _OBS), nodes.log_measure)
-    if evidence.neighbours is not None:
-        arrays["neighbours"] = (("model", _NEIGHBOUR, _OBS), evidence.neighbours)
-    if isinstance(fit.problem, ModelAveraging):
-        arrays["log_evidence"] = ("model", fit.problem.log_evidence)
+    if densities.jets.grad.size:
+        arrays["grad"] = (("model", _OBS, _PART), densities.jets.grad)
+        arrays["curv"] = (("model", _OBS, _PART), densities.jets.curv)
+    for wish, groups in densities.tables.items():
+        nodes, place = join_nodes(groups), f"{_OWN}{wish.name}"
+        arrays[f"{wish.name}_logp"] = (("model", place, _OBS), nodes.logp)
+        arrays[f"{wish.name}_log_measure"] = ((place, _OBS), nodes.log_measure)
     return arrays
 
 
@@ -118,8 +100,7 @@ def load_combination(path: str | Path) -> Combination:
         )
     obs_dims = json.loads(attrs["obs_dims"])
     component_dim = attrs["component_dim"] or None
-    named = _variable_names(obs_dims, component_dim)
-    arrays = {name: dataset[key] for name, key in named.items() if key in dataset.variables}
+    arrays = {str(name).removeprefix(_OWN): array for name, array in dataset.data_vars.items()}
     starts = json.loads(attrs["starts"])
     return Combination(
         names=tuple(map(str, dataset["model"].values)),
@@ -128,7 +109,7 @@ def load_combination(path: str | Path) -> Combination:
         observations=as_observations(
             arrays["y"].transpose(*obs_dims, ...), component_dim=component_dim
         ),
-        problem=_problem(attrs, {name: array.values for name, array in arrays.items()}),
+        fitter=_fitter(attrs, {name: array.values for name, array in arrays.items()}),
         solution=Solution(
             x=arrays["parameters"].values,
             objective=np.array(attrs["objective"]),
@@ -150,30 +131,20 @@ def load_combination(path: str | Path) -> Combination:
     )
 
 
-def _problem(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
-    """Set up the problem of a stored combination again."""
-    operator = from_description(json.loads(attrs["operator"]))
+def _fitter(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Fitter:
+    """Set up again what was minimised, and how."""
+    operator = Operator.from_description(json.loads(attrs["operator"]))
     rule = RULES[attrs["rule"]].from_options(json.loads(attrs["rule_options"]))
     bare = np.zeros((*arrays["logp"].shape, 0))
     jets = Jet(arrays["logp"], arrays.get("grad", bare), arrays.get("curv", bare))
-    nodes: tuple[Nodes, ...] = ()
-    if "node_logp" in arrays:
-        nodes = (Nodes(arrays["node_logp"], arrays["node_log_measure"]),)
-    evidence = Evidence(jets, nodes, arrays.get("neighbours"))
-    kind = FORMULAS[attrs["method"]] if attrs["method"] else problem_for(operator, rule)
-    options: dict[str, Any] = {}
-    if issubclass(kind, ModelAveraging):
-        options["log_evidence"] = arrays["log_evidence"]
-    if issubclass(kind, PseudoBMAPlus):
-        options["random_seed"] = json.loads(str(attrs["random_seed"]))
-    return kind(operator, rule, evidence, arrays["concentration"], **options)
-
-
-def _variable_names(obs_dims: Iterable[str], component_dim: str | None) -> dict[str, str]:
-    """Names in the file, other than those of the dimensions, which users choose."""
-    taken = {*obs_dims, component_dim}
-
-    def free(name: str) -> str:
-        return free(f"{name}_") if name in taken else name
-
-    return {name: free(name) for name in _VARIABLES}
+    tables = {
+        wish: (Nodes(arrays[f"{name}_logp"], arrays[f"{name}_log_measure"]),)
+        for name, wish in WISHES.items()
+        if f"{name}_logp" in arrays
+    }
+    kind = FORMULAS[attrs["method"]] if attrs["method"] else fitter_for(operator, rule)
+    options = json.loads(attrs["fitter_options"])
+    return kind(
+        Objective(operator, rule, Densities(jets, tables), arrays["concentration"]),
+        **{name: np.array(v) if isinstance(v, list) else v for name, v in options.items()},
+    )

@@ -6,15 +6,18 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from lockquack.fitting.base import Mask, Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
+from lockquack.operators.space import Mask
 
 #: Places along a direction where the score is looked at.
 _PLACES = 9
 
 
-class ConvexProblem(Problem, ABC):
+class ConvexFitter(Fitter, ABC):
     """A convex problem whose parameters are weights of the models on the simplex."""
+
+    is_convex = True
 
     @abstractmethod
     def weight_slopes(self, weights: Array) -> Array:
@@ -29,7 +32,7 @@ class ConvexProblem(Problem, ABC):
         places = np.linspace(first, last, _PLACES)
         # Rounding may leave a weight a hair below zero at either end.
         points = np.maximum(weights + places[:, None] * direction, 0.0)
-        return float(np.ptp([self.scores(point).sum() for point in points]))
+        return float(np.ptp([self.objective.scores(point).sum() for point in points]))
 
     def flat_directions(self, weights: Array, face: Mask) -> Array:
         """Directions among the models of a face, (m, K), in which the score bends least.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from lockquack.errors import UnsupportedError
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.selection import certain
 from lockquack.jets import Array, softmax
 from lockquack.solvers.base import Solution
@@ -18,10 +20,11 @@ _REPLICATES = 1000
 
 
 @dataclass(frozen=True)
-class Formula(Problem, ABC):
+class Formula(Fitter, ABC):
     """Weights by a formula; it is exact, so there is nothing to certify."""
 
     kind = "formula"
+    is_optimum = False
 
     @abstractmethod
     def formula(self) -> Array:
@@ -30,8 +33,12 @@ class Formula(Problem, ABC):
     def solve(self) -> Solution:
         """Apply the formula."""
         x = self.formula()
-        scores = self.scores(x)
+        scores = self.objective.scores(x)
         return certain(x, -float(scores.sum()), float(np.abs(scores).sum()))
+
+    def certificate(self, solution: Solution) -> str:
+        """Say that nothing was searched for."""
+        return "Weights by a formula: nothing was searched for."
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,9 @@ class EqualWeights(Formula):
 
     def formula(self) -> Array:
         """Weights of the models, (K,)."""
-        return np.full(self.K, 1.0 / self.K)
+        return np.full(self.objective.K, 1.0 / self.objective.K)
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Refuse: the weights do not depend on the observations."""
         raise UnsupportedError("Equal weights do not depend on the data: nothing to resample.")
 
@@ -59,11 +66,11 @@ class PseudoBMA(Formula):
 
     def formula(self) -> Array:
         """Weights of the models, (K,)."""
-        return self.resolve(np.ones((1, self.evidence.n_obs)), np.empty(0))[0]
+        return self.refit_many(np.ones((1, self.objective.n_obs)), np.empty(0))[0]
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Apply the formula to many countings of the observations, (replicate, n)."""
-        return np.asarray(softmax(counts @ self.evidence.jets.logp.T, axis=1)[0])
+        return np.asarray(softmax(counts @ self.objective.jets.logp.T, axis=1)[0])
 
 
 @dataclass(frozen=True)
@@ -72,16 +79,21 @@ class PseudoBMAPlus(PseudoBMA):
 
     random_seed: int = 0
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What it was made with besides the objective."""
+        return {"random_seed": self.random_seed}
+
     def formula(self) -> Array:
         """Weights of the models, (K,)."""
         counts = bootstrap_counts(
-            np.random.default_rng(self.random_seed), _REPLICATES, self.evidence.n_obs
+            np.random.default_rng(self.random_seed), _REPLICATES, self.objective.n_obs
         )
-        return self.resolve(counts, np.empty(0)).mean(axis=0)
+        return self.refit_many(counts, np.empty(0)).mean(axis=0)
 
     def refit(self, counts: Array, x: Array) -> Array:
         """Apply the formula to the observations that count."""
-        counted = replace(self, evidence=self.evidence.at(np.flatnonzero(counts)))
+        counted = replace(self, objective=self.objective.at(np.flatnonzero(counts)))
         return counted.formula()
 
 
@@ -90,13 +102,19 @@ class ModelAveraging(Formula):
     """Posterior probabilities of the models."""
 
     resamples = False
-    log_evidence: Array = field(default_factory=lambda: np.zeros(0))  # (K,), prior included
+    #: Log marginal likelihood and log prior probability of each model, (K,).
+    log_probability: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What it was made with besides the objective."""
+        return {"log_probability": self.log_probability}
 
     def formula(self) -> Array:
         """Weights of the models, (K,)."""
-        return np.asarray(softmax(self.log_evidence)[0])
+        return np.asarray(softmax(self.log_probability)[0])
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Refuse: a marginal likelihood is not a sum over observations."""
         raise UnsupportedError(
             "Weights by marginal likelihood cannot be bootstrapped over observations: the "
@@ -109,12 +127,12 @@ class ModelAveraging(Formula):
 
 
 @dataclass(frozen=True)
-class ChoiceByEvidence(ModelAveraging):
+class ChoiceByMarginalLikelihood(ModelAveraging):
     """All weight on the model of the largest posterior probability."""
 
     def formula(self) -> Array:
         """Weights of the models, (K,)."""
-        return np.eye(self.K)[self.log_evidence.argmax()]
+        return np.eye(self.objective.K)[self.log_probability.argmax()]
 
 
 def bootstrap_counts(rng: np.random.Generator, replicates: int, n_obs: int) -> Array:

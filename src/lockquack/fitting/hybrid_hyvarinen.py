@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import cast
 
 import numpy as np
 
-from lockquack.fitting.smooth import SmoothProblem
+from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Array, Jet, join_jets, stack_jets
 from lockquack.operators.hybrid import Hybrid
 from lockquack.operators.linear import Linear
@@ -21,7 +22,7 @@ _STARTS = 12
 _LIFT = 1e-3
 
 
-class HybridHyvarinen(SmoothProblem):
+class HybridHyvarinen(SmoothFitter):
     r"""Exponents and mixture of the hybrid by the Hyvärinen score.
 
     For a given mixture β the score is quadratic in the exponents, as for locking, with the
@@ -36,19 +37,18 @@ class HybridHyvarinen(SmoothProblem):
 
     @cached_property
     def _mixture(self) -> Simplex:
-        return Simplex("mixture", self.K, self.concentration)
+        return Simplex("mixture", self.objective.K, self.objective.concentration)
 
     def solve(self) -> Solution:
         """Fit the parameters, every observation counting once."""
         starts = self._mixture.starts(_STARTS, np.random.default_rng(0))
-        scale = self._scale(self.space.starts(1)[0])
-        assert isinstance(self.operator, Hybrid)
-        lift = 0.0 if self.operator.signed else _LIFT * scale
+        scale = self._scale(self.objective.space.starts(1)[0])
+        lift = 0.0 if self.objective.operator.signed else _LIFT * scale
         lifted = partial(self._profile, lift=lift)
         found = multistart(lifted, starts, scale=scale)
         polished = newton(self._profile, found.x, scale=scale)
         beta = self._mixture.natural(polished.x)
-        z = self.space.free(np.concatenate([self._exponents(self._experts(beta)), beta]))
+        z = self.objective.space.free(np.concatenate([self._exponents(self._experts(beta)), beta]))
         end = replace(polished, x=z, agreeing=found.agreeing, n_starts=found.n_starts)
         return self._solution(self._without_small(end, scale), end, scale)
 
@@ -57,27 +57,28 @@ class HybridHyvarinen(SmoothProblem):
         beta = self._mixture.natural(z)
         w = self._exponents(self._experts(beta), lift)
         x = np.concatenate([w, beta])
-        scores, slopes = self.expand(x)
-        value = -float(scores.sum()) - self.space.log_prior(x)
+        scores, slopes = self.objective.expand(x)
+        value = -float(scores.sum()) - self.objective.space.log_prior(x)
         if lift > 0.0:
             value -= lift * float(np.log(w).sum())
-        by_beta = slopes[self.K + 1 :].sum(axis=1) + self._mixture.prior_slopes(beta)
+        by_beta = slopes[self.objective.K + 1 :].sum(axis=1) + self._mixture.prior_slopes(beta)
         return value, -self._mixture.pull(z, by_beta)
 
     def _experts(self, beta: Array) -> Jet:
         """Jets of the mixture and of the models, stacked."""
-        jets = self.evidence.jets
+        jets = self.objective.jets
         return join_jets([stack_jets([Linear().pool(jets, beta)]), jets])
 
     def _exponents(self, experts: Jet, lift: float = 0.0) -> Array:
         """Best exponents of given experts."""
-        assert isinstance(self.operator, Hybrid)
+        operator = cast(Hybrid, self.objective.operator)
+        concentration = self.objective.concentration
         flat = experts.grad.reshape(len(experts.grad), -1)
         Q, c = flat @ flat.T, experts.curv.sum(axis=(1, 2))
         size = c.size
-        if not self.operator.signed:
-            outside = np.concatenate([[self.concentration.mean()], self.concentration])
+        if not operator.signed:
+            outside = np.concatenate([[concentration.mean()], concentration])
             return simplex_qp(Q, c, outside - 1.0 + lift).x
-        precision = 1.0 / self.operator.prior_sd**2
+        precision = 1.0 / operator.prior_sd**2
         matrix = 2.0 * Q + precision * np.eye(size)
         return np.linalg.solve(matrix, np.full(size, precision / size) - 2.0 * c)

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array
 
 #: Weight that must be at stake before the question matters.
@@ -18,7 +18,7 @@ _LOADING = 0.1
 
 
 def duplicates(
-    problem: ConvexProblem, weights: Array, mcse: Array, size: float
+    fitter: ConvexFitter, weights: Array, mcse: Array, size: float
 ) -> list[tuple[int, ...]]:
     """Group models that are alike: no pool of two of them scores differently from another.
 
@@ -31,28 +31,28 @@ def duplicates(
         if weights[j] + weights[k] < _MASS:
             continue
         one, other = np.eye(weights.size)[[j, k]]
-        change = problem.score_range(one, other - one, 0.0, 1.0)
+        change = fitter.score_range(one, other - one, 0.0, 1.0)
         if change <= _ERRORS * np.hypot(mcse[j], mcse[k]) + 1e-9 * size:
             groups = _merge(groups, {j, k})
     return sorted(tuple(sorted(group)) for group in groups)
 
 
 def collinear(
-    problem: ConvexProblem, weights: Array, mcse: Array, size: float
+    fitter: ConvexFitter, weights: Array, mcse: Array, size: float
 ) -> list[tuple[int, ...]]:
     """Group models among which some shift of weight leaves the score unchanged in that sense."""
-    slopes = problem.weight_slopes(weights)
+    slopes = fitter.weight_slopes(weights)
     # A model without weight belongs here too if it might as well have some.
     undecided = slopes - slopes @ weights <= _ERRORS * mcse + 1e-9 * size
     face = (weights > 0.1 / weights.size) | undecided
     groups: list[set[int]] = []
-    for direction in problem.flat_directions(weights, face):
+    for direction in fitter.flat_directions(weights, face):
         moved = _main_part(direction)
         first, last = reach(weights, moved)
         if last - first < _MASS:
             continue
         error = (last - first) * np.sqrt(np.square(moved) @ np.square(mcse))
-        if problem.score_range(weights, moved, first, last) <= _ERRORS * error + 1e-9 * size:
+        if fitter.score_range(weights, moved, first, last) <= _ERRORS * error + 1e-9 * size:
             groups = _merge(groups, set(np.flatnonzero(moved).tolist()))
     return sorted(tuple(sorted(group)) for group in groups)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array
 from lockquack.solvers.base import Solution
 from lockquack.solvers.mixture_proportions import mixture_proportions
 
 
-class LinearLogScore(ConvexProblem):
+class LinearLogScore(ConvexFitter):
     r"""Weights of the linear pool by the log score: mixture proportions by maximum likelihood.
 
     .. math:: \max_{w \in \Delta} \sum_i \log \sum_k w_k \pi_k(y_i)
@@ -20,11 +20,11 @@ class LinearLogScore(ConvexProblem):
 
     def solve(self) -> Solution:
         """Fit the weights, every observation counting once."""
-        return mixture_proportions(self.evidence.jets.logp.T, alpha=self.concentration - 1.0)
+        return self._solve(None)
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, K)."""
-        return mixture_proportions(self.evidence.jets.logp.T, counts, self.concentration - 1.0).x
+        return self._solve(counts).x
 
     def weight_slopes(self, weights: Array) -> Array:
         """Slopes of minus the total score in the weights, (K,)."""
@@ -35,7 +35,11 @@ class LinearLogScore(ConvexProblem):
         ratios = self._ratios(weights)
         return ratios @ ratios.T / 2
 
+    def _solve(self, counts: Array | None) -> Solution:
+        logp, concentration = self.objective.jets.logp, self.objective.concentration
+        return mixture_proportions(logp.T, counts, concentration - 1.0)
+
     def _ratios(self, weights: Array) -> Array:
         """Each model's density over that of the pool, (K, n)."""
-        logp = self.evidence.jets.logp
-        return np.exp(logp - self.operator.pool_density(logp, weights))
+        logp = self.objective.jets.logp
+        return np.exp(logp - self.objective.operator.pool_density(logp, weights))

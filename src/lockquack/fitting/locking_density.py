@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 from scipy.special import expit
 
-from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array, softmax
 from lockquack.quadrature.nodes import Nodes
+from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
 from lockquack.solvers.base import Solution
 from lockquack.solvers.simplex_newton import simplex_newton
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -19,7 +20,7 @@ _STEPS = 10
 _SETTLED = 1e-4
 
 
-class LockingDensity(ConvexProblem, ABC):
+class LockingDensity(ConvexFitter, ABC):
     r"""Locking weights by a rule whose scores are concave in the log density.
 
     Minus the score of observation i is a convex function of w with slopes :math:`s_i` and
@@ -27,6 +28,7 @@ class LockingDensity(ConvexProblem, ABC):
     """
 
     kind = "convex, certified"
+    refits_cheaply = False
 
     @abstractmethod
     def expansions(self, weights: Array) -> tuple[Array, Array]:
@@ -34,10 +36,10 @@ class LockingDensity(ConvexProblem, ABC):
 
     def solve(self) -> Solution:
         """Fit the weights, every observation counting once."""
-        equal = np.full(self.K, 1.0 / self.K)
-        return self._newton(np.ones(self.evidence.n_obs), equal)
+        equal = np.full(self.objective.K, 1.0 / self.objective.K)
+        return self._newton(np.ones(self.objective.n_obs), equal)
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, K).
 
         Newton's method: the first quadratic programmes have the slopes and Hessians at the
@@ -49,7 +51,7 @@ class LockingDensity(ConvexProblem, ABC):
         moving = np.arange(len(counts))
         for _ in range(_STEPS):
             linear = gradient - np.einsum("bjk,bk->bj", bend, w[moving])
-            moved = simplex_qp(bend / 2, linear / 2, self.concentration - 1.0).x
+            moved = simplex_qp(bend / 2, linear / 2, self.objective.concentration - 1.0).x
             settled = np.abs(moved - w[moving]).max(axis=1) < _SETTLED
             w[moving] = moved
             moving = moving[~settled]
@@ -65,7 +67,7 @@ class LockingDensity(ConvexProblem, ABC):
 
     def refit(self, counts: Array, x: Array) -> Array:
         """Fit again, exactly, for one counting of the observations, (n,) → (K,)."""
-        return self._newton(counts, 0.9 * x + 0.1 / self.K).x
+        return self._newton(counts, 0.9 * x + 0.1 / self.objective.K).x
 
     def weight_slopes(self, weights: Array) -> Array:
         """Slopes of minus the total score in the weights, (K,)."""
@@ -78,11 +80,11 @@ class LockingDensity(ConvexProblem, ABC):
     def _newton(self, counts: Array, start: Array) -> Solution:
         def expand(w: Array) -> tuple[float, Array, Array]:
             slopes, hessians = self.expansions(w)
-            return -float(self.scores(w) @ counts), slopes @ counts, hessians @ counts
+            return -float(self.objective.scores(w) @ counts), slopes @ counts, hessians @ counts
 
-        scores = self.scores(start)
+        scores = self.objective.scores(start)
         scale = float(np.abs(scores - np.median(scores)).sum()) + scores.size
-        return simplex_newton(expand, start, self.concentration - 1.0, scale=scale)
+        return simplex_newton(expand, start, self.objective.concentration - 1.0, scale=scale)
 
 
 class LockingLogScore(LockingDensity):
@@ -94,15 +96,16 @@ class LockingLogScore(LockingDensity):
 
     def expansions(self, weights: Array) -> tuple[Array, Array]:
         """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
-        parts = [self._moments(nodes, weights) for nodes in self.evidence.nodes]
+        tables = self.objective.densities.tables[INTEGRAL]
+        parts = [self._moments(nodes, weights) for nodes in tables]
         mean = np.concatenate([each for each, _ in parts], axis=1)
         cov = np.concatenate([each for _, each in parts], axis=2)
-        return mean - self.evidence.jets.logp, cov
+        return mean - self.objective.jets.logp, cov
 
     def _moments(self, nodes: Nodes, weights: Array) -> tuple[Array, Array]:
         """Mean, (K, n), and covariance, (K, K, n), of the log densities under the pool."""
         logp = nodes.logp
-        share, _ = softmax(self.operator.pool_density(logp, weights) + nodes.log_measure)
+        share, _ = softmax(self.objective.operator.pool_density(logp, weights) + nodes.log_measure)
         # Where the pool is zero, so is its share, whatever its logarithm does.
         finite = np.where((share > 0) & np.isfinite(logp), logp, 0.0)
         mean = np.einsum("mn,kmn->kn", share, finite)
@@ -119,10 +122,10 @@ class LockingPairwise(LockingDensity):
 
     def expansions(self, weights: Array) -> tuple[Array, Array]:
         """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
-        neighbours, logp = self.evidence.neighbours, self.evidence.jets.logp
-        assert neighbours is not None
+        logp = self.objective.jets.logp
+        (neighbours,) = (nodes.logp for nodes in self.objective.densities.tables[NEIGHBOURS])
         ratios = neighbours - logp[:, None]  # (K, neighbour, n)
-        share = expit(self.operator.pool_density(neighbours, weights) - weights @ logp)
+        share = expit(self.objective.operator.pool_density(neighbours, weights) - weights @ logp)
         finite = np.where((share > 0) & np.isfinite(ratios), ratios, 0.0)
         slopes = np.einsum("zn,kzn->kn", share, finite)
         return slopes, np.einsum("zn,jzn,kzn->jkn", share * (1 - share), finite, finite)

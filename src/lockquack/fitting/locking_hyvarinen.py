@@ -6,9 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array
-from lockquack.operators.locking import Locking
 from lockquack.solvers.base import Solution
 from lockquack.solvers.nonnegative_qp import nonnegative_qp
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -17,7 +16,7 @@ from lockquack.solvers.simplex_qp import simplex_qp
 _NUMBERS_AT_ONCE = 2**17
 
 
-class LockingHyvarinen(ConvexProblem):
+class LockingHyvarinen(ConvexFitter):
     r"""Locking weights by the Hyvärinen score.
 
     The pooled gradient and curvature are linear in the weights, so minus the total score is
@@ -33,35 +32,33 @@ class LockingHyvarinen(ConvexProblem):
     @cached_property
     def quadratic(self) -> tuple[Array, Array]:
         """Q and c."""
-        jets = self.evidence.jets
-        flat = jets.grad.reshape(self.K, -1)
+        jets = self.objective.jets
+        flat = jets.grad.reshape(self.objective.K, -1)
         return flat @ flat.T, jets.curv.sum(axis=(1, 2))
 
     def solve(self) -> Solution:
         """Fit the weights, every observation counting once."""
         return self._solve(*self.quadratic)
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, K)."""
-        jets = self.evidence.jets
-        row, column = np.triu_indices(self.K)
+        jets = self.objective.jets
+        row, column = np.triu_indices(self.objective.K)
         upper = np.zeros((len(counts), row.size))
         step = max(1, _NUMBERS_AT_ONCE // row.size)
         for start in range(0, counts.shape[1], step):
             obs = slice(start, start + step)
             # A matrix product sums the upper triangles of these observations' K × K matrices.
             upper += counts[:, obs] @ _triangles(jets.grad[:, obs]).T
-        Q = np.empty((len(counts), self.K, self.K))
+        Q = np.empty((len(counts), self.objective.K, self.objective.K))
         Q[:, row, column] = upper
         Q[:, column, row] = upper
         return self._solve(Q, counts @ jets.curv.sum(axis=2).T).x
 
-    def objective(self, x: Array, counts: Array | None = None) -> float:
-        """Minus the total score and log prior."""
-        if counts is not None:
-            return super().objective(x, counts)
+    def value(self, x: Array) -> float:
+        """Return the objective at x, without a look at the observations."""
         Q, c = self.quadratic
-        return float(x @ Q @ x + 2 * c @ x) - self.space.log_prior(x)
+        return float(x @ Q @ x + 2 * c @ x) - self.objective.space.log_prior(x)
 
     def weight_slopes(self, weights: Array) -> Array:
         """Slopes of minus the total score in the weights, (K,)."""
@@ -82,9 +79,8 @@ class LockingHyvarinen(ConvexProblem):
         return float(np.ptp(places * slope + places**2 * bend))
 
     def _solve(self, Q: Array, c: Array) -> Solution:
-        assert isinstance(self.operator, Locking)
-        solver = simplex_qp if self.operator.on_simplex else nonnegative_qp
-        return solver(Q, c, self.concentration - 1.0)
+        solver = simplex_qp if self.objective.operator.on_simplex else nonnegative_qp
+        return solver(Q, c, self.objective.concentration - 1.0)
 
 
 def _triangles(grad: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
 
 
@@ -24,14 +24,14 @@ class Resampling:
     So they are divided as observations are, by :func:`lockquack.parallel.map_observations`.
     """
 
-    problem: Problem
+    fitter: Fitter
     x: Array  # where to begin
     can: ClassVar[_Anywhere] = _Anywhere()
 
     @property
     def n_samples(self) -> int:
         """Numbers that tell a replicate from another: how often each observation counts."""
-        return self.problem.evidence.n_obs
+        return self.fitter.objective.n_obs
 
     def restrict(self, obs: slice) -> None:
         """Say that every replicate needs all of it."""

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
 from lockquack.solvers.base import Solution
 
 
-class SelectionProblem(Problem):
+class SelectionFitter(Fitter):
     """Put all weight on the model with the largest total score; the first of equals."""
 
     kind = "by comparison"
+    is_optimum = False
 
     def solve(self) -> Solution:
         """Choose, every observation counting once."""
-        x = self.resolve(np.ones((1, self.evidence.n_obs)), np.empty(0))[0]
-        scale = float(np.abs(self.model_scores()).sum(axis=1).max())
-        return certain(x, -float(self.model_scores().sum(axis=1).max()), scale)
+        x = self.refit_many(np.ones((1, self.objective.n_obs)), np.empty(0))[0]
+        scale = float(np.abs(self.objective.model_scores()).sum(axis=1).max())
+        return certain(x, -float(self.objective.model_scores().sum(axis=1).max()), scale)
 
-    def resolve(self, counts: Array, x: Array) -> Array:
+    def refit_many(self, counts: Array, x: Array) -> Array:
         """Choose again for many countings of the observations, (replicate, n)."""
-        totals = counts @ self.model_scores().T
-        return np.eye(self.K)[totals.argmax(axis=1)]
+        totals = counts @ self.objective.model_scores().T
+        return np.eye(self.objective.K)[totals.argmax(axis=1)]
+
+    def certificate(self, solution: Solution) -> str:
+        """Say how the model was chosen."""
+        return "Chosen by comparing the models' total scores."
 
 
 def certain(x: Array, objective: float, scale: float) -> Solution:

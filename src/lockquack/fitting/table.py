@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockquack.fitting.problems import problem_for
+from lockquack.fitting.fitters import fitter_for
 from lockquack.operators import OPERATORS, Linear, Locking, Nested, Operator
 from lockquack.rules import RULES, Rule
 
@@ -19,20 +19,17 @@ def pairs_table() -> str:
     | operator | `Hyvarinen` | `LogScore` | `PairwiseScore` |
     """
     rules = [rule() for rule in RULES.values()]
-    operators = [operator() for operator in OPERATORS.values()]
-    operators += [Locking("nonnegative"), Nested(Locking(), [Linear(), 0])]
+    operators = {repr(operator()): operator() for operator in OPERATORS.values()}
+    operators[repr(Locking("nonnegative"))] = Locking("nonnegative")
+    operators["Nested(…)"] = Nested(Locking(), [Linear(), 0])
     lines = [
         ["operator", *(f"`{type(rule).__name__}`" for rule in rules)],
         ["---"] * (len(rules) + 1),
-        *([f"`{_title(o)}`", *(_cell(o, rule) for rule in rules)] for o in operators),
+        *([f"`{name}`", *(_cell(o, rule) for rule in rules)] for name, o in operators.items()),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _title(operator: Operator) -> str:
-    return "Nested(…)" if isinstance(operator, Nested) else repr(operator)
-
-
 def _cell(operator: Operator, rule: Rule) -> str:
     star = "*" if rule.needs_normaliser and not operator.normalised else ""
-    return problem_for(operator, rule).kind + star
+    return fitter_for(operator, rule).kind + star

@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from lockquack.fitting.base import Problem
+from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
-from lockquack.operators.space import Phases, Positive, Simplex, Space
+from lockquack.operators.space import Space
+from lockquack.solvers.differences import central_differences, hessian
 
-#: Step of the finite differences of exact gradients.
-_STEP = 1e-5
 #: Eigenvalues below this share of the largest belong to directions that change nothing.
 _FLAT = 1e-9
 #: Weight, in units of an equal one, below which a model is not on the active face.
@@ -47,37 +47,31 @@ class Curvature:
         return float(np.trace(bend @ pseudo_inverse(spread) @ bend) / np.trace(bend))
 
 
-def expand_around(problem: Problem, x: Array) -> Curvature:
+def expand_around(objective: Objective, x: Array) -> Curvature:
     """Differentiate the objective twice around a solution."""
-    space = problem.space
+    space = objective.space
     z = space.free(x)
     directions = _directions(space, x)  # (P, D)
     inside = np.isfinite(z)
 
-    def at(step: Array) -> Array:
-        return np.where(inside, z + step, z)
+    def at(shift: Array) -> Array:
+        return np.where(inside, z + directions @ shift, z)
 
-    steps = _STEP * directions.T
-    changes = [problem.expand_free(at(s))[1] - problem.expand_free(at(-s))[1] for s in steps]
-    moves = [space.natural(at(s)) - space.natural(at(-s)) for s in steps]
-    D = directions.shape[1]
-    bend = np.reshape(changes, (D, z.size)) @ directions / (2 * _STEP)
-    slopes = directions.T @ space.pull(z, problem.expand(x)[1])  # (D, n)
+    still = np.zeros(directions.shape[1])
+    bend = hessian(lambda shift: directions.T @ objective.expand_free(at(shift))[1], still)
+    moves = central_differences(lambda shift: space.natural(at(shift)), still)
+    slopes = directions.T @ space.pull(z, objective.expand(x)[1])  # (D, n)
     centred = slopes - slopes.mean(axis=1, keepdims=True)
-    return Curvature(
-        np.reshape(moves, (D, z.size)).T / (2 * _STEP), (bend + bend.T) / 2, centred @ centred.T
-    )
+    return Curvature(moves.reshape(-1, z.size).T, bend, centred @ centred.T)
 
 
-def weight_jacobian(problem: Problem, x: Array) -> Array:
+def weight_jacobian(objective: Objective, x: Array) -> Array:
     """Differentiate the models' weights in the parameters, (K, P)."""
-    steps = _STEP * np.eye(x.size)
-    columns = [(problem.weights(x + s) - problem.weights(x - s)) / (2 * _STEP) for s in steps]
-    return np.stack(columns, axis=1)
+    return central_differences(objective.weights, x).T
 
 
 def draw_posterior(
-    problem: Problem,
+    fitter: Fitter,
     x: Array,
     learning_rate: float,
     n_chains: int,
@@ -89,19 +83,20 @@ def draw_posterior(
     Weights on a simplex move in pairs, one gaining what the other loses, so their bounds are
     known and nothing needs tuning; other parameters move along their free coordinates.
     """
+    space = fitter.objective.space
 
     def log_density(at: Array) -> float:
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_prior = problem.space.log_prior(at)
-            total = -problem.objective(at) - log_prior
+            log_prior = space.log_prior(at)
+            total = -fitter.value(at) - log_prior
             value = learning_rate * total + log_prior
         return value if np.isfinite(value) else -np.inf
 
     draws = np.empty((n_chains, n_draws, x.size))
     for chain in range(n_chains):
-        at = _inside(problem.space, x)
+        at = _inside(space, x)
         for sweep in range(-_WARMUP, n_draws):
-            for move_from in _moves(problem.space, rng):
+            for move_from in _moves(space, rng):
                 at = move_from(at).sample(log_density, at, rng)
             if sweep >= 0:
                 draws[chain, sweep] = at
@@ -133,11 +128,7 @@ class _Move:
 
 def _inside(space: Space, x: Array) -> Array:
     """Move weights of exactly zero to where their logarithm can move."""
-    parts = [
-        np.maximum(part, _INACTIVE) if isinstance(block, Positive) else part
-        for block, part in space.parts(x)
-    ]
-    return np.concatenate(parts)
+    return np.concatenate([block.inside(part, _INACTIVE) for block, part in space.parts(x)])
 
 
 def _moves(space: Space, rng: np.random.Generator) -> Iterator[Callable[[Array], _Move]]:
@@ -147,7 +138,7 @@ def _moves(space: Space, rng: np.random.Generator) -> Iterator[Callable[[Array],
     """
     start = 0
     for block in space.blocks:
-        if isinstance(block, Simplex):
+        if block.moves_in_pairs:
             for k in range(block.size if block.size > 1 else 0):
                 j = int(rng.choice(np.delete(np.arange(block.size), k)))
                 yield partial(_exchange, j=start + j, k=start + k)
@@ -195,12 +186,9 @@ def _directions(space: Space, x: Array) -> Array:
     columns = [np.zeros((0, x.size))]
     start = 0
     for block, part in space.parts(x):
-        on = np.ones(block.size, dtype=bool)
-        if isinstance(block, Simplex):
-            on = part > _INACTIVE / block.size
-        members = start + np.flatnonzero(on)
+        members = start + np.flatnonzero(block.active(part, _INACTIVE))
         basis = np.eye(members.size)
-        if isinstance(block, Simplex | Phases) and members.size:
+        if block.ignores_shifts and members.size:
             centring = basis - 1.0 / members.size
             basis = np.linalg.qr(centring)[0][:, : members.size - 1].T
         rows = np.zeros((len(basis), x.size))

@@ -14,12 +14,9 @@ from lockquack.checks.models import check_models
 from lockquack.draws.blocks import Kind
 from lockquack.draws.diagnostics import NOISE_ERRORS, pareto_k_threshold
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
-from lockquack.fitting.base import Problem
-from lockquack.fitting.evidence import Evidence
-from lockquack.fitting.locking_density import LockingDensity
-from lockquack.fitting.problems import FORMULAS
+from lockquack.fitting.fitters import FORMULAS
+from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
-from lockquack.fitting.smooth import SmoothProblem
 from lockquack.jets import Array
 from lockquack.methods.fit import Plan, require_known_scores, require_seed, solve
 from lockquack.methods.gather import Gathered, gather
@@ -35,12 +32,14 @@ from lockquack.operators import (
     Superposition,
     get_operator,
 )
+from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import are_discrete
 from lockquack.prediction.nodes import lay_nodes, refine_nodes
 from lockquack.remarks.notes import examine_edges
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
+from lockquack.rules.wishes import NEIGHBOURS
 
 Fold = NDArray[np.intp]
 #: Total difference that is noise however small its standard error: a tenth of a nat.
@@ -221,13 +220,13 @@ class _Bench:
             loo = scores == "loo"
             laid = lay_nodes(sources, loo=loo, of_all=False, what=what, progressbar=progressbar)
             gathered = gathered.with_nodes(laid)
-            if rule.needs_neighbours:
-                beside = gather(models, Locking(), rule, scores, progressbar).evidence.neighbours
-                evidence = replace(gathered.evidence, neighbours=beside)
-                gathered = replace(gathered, evidence=evidence)
+            if rule.is_for_discrete:
+                found = gather(models, Locking(), rule, scores, progressbar).densities.tables
+                for wish, tables in found.items():
+                    gathered = gathered.with_tables(wish, tables)
         except UnsupportedError as error:
             why_no_norm = str(error)
-        pareto_k = np.zeros((len(models), gathered.evidence.n_obs))
+        pareto_k = np.zeros((len(models), gathered.densities.n_obs))
         if scores == "loo":
             pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
         return cls(models, hyvarinen, scores, gathered, why_no_h, why_no_norm, pareto_k)
@@ -240,26 +239,28 @@ class _Bench:
     @property
     def n_obs(self) -> int:
         """Number of observations."""
-        return self.gathered.evidence.n_obs
+        return self.gathered.densities.n_obs
 
     def run(self, method: Method, folds: Sequence[Fold]) -> _Row:
         """Fit a method to all observations, then to all folds but one, scored on that one."""
         plan = self._plan(method.plan)
         concentration = np.full(len(self.models), method.concentration)
         loo = self.scores == "loo"
-        problem, solution = solve(self.sources, plan, self.gathered, concentration, loo=loo)
+        fitter, solution = solve(self.sources, plan, self.gathered, concentration, loo=loo)
+        pool = fitter.objective.pool(solution.x)
         if plan.rule.needs_derivatives:
-            examine_edges(self.sources, plan.operator, plan.rule, solution.x)
-        self._refine(plan.operator, solution.x)
-        held_out = _HeldOut(problem, solution.x, self._scorings(plan.operator))
+            examine_edges(self.sources, pool, plan.rule)
+        self._refine(pool)
+        held_out = _HeldOut(fitter, solution.x, self._objectives(plan.operator))
         scores = np.empty((2, self.n_obs))
         places = [slice(i, i + 1) for i in range(len(folds))]
         # Each of the others is a few sums over the observations: sooner done than sent.
-        here = not isinstance(problem, SmoothProblem | LockingDensity)
-        found = map_observations(_score_fold, (held_out,), places, folds, here=here)
+        found = map_observations(
+            _score_fold, (held_out,), places, folds, here=fitter.refits_cheaply
+        )
         for fold, part in zip(folds, found, strict=True):
             scores[:, fold] = part
-        return _Row(problem.weights(solution.x), *scores)
+        return _Row(pool.weights, *scores)
 
     def _plan(self, plan: Plan) -> Plan:
         """Return the plan for these models, or say why it is not for them."""
@@ -274,68 +275,49 @@ class _Bench:
             plan = replace(plan, rule=self.hyvarinen)
         if plan.rule.needs_normaliser and not plan.operator.normalised and self.why_no_norm:
             raise UnsupportedError(self.why_no_norm)
-        if plan.rule.needs_neighbours and self.gathered.evidence.neighbours is None:
-            raise UnsupportedError("The pairwise score is for discrete outcomes only.")
+        if plan.rule.is_for_discrete and not self._knows(plan.rule):
+            raise UnsupportedError(f"The {plan.rule.label} score is for discrete outcomes only.")
         return plan.for_models(tuple(self.models))
 
-    def _refine(self, operator: Operator, x: Array) -> None:
+    def _knows(self, rule: Rule) -> bool:
+        """Whether the models were evaluated wherever a rule wants it."""
+        return set(rule.wishes) <= set(self.gathered.densities.tables)
+
+    def _refine(self, pool: Pool) -> None:
         """Add nodes where this pool needs them; other methods profit from them too."""
-        if not operator.normalised and self.gathered.laid:
-            laid = refine_nodes(
-                self.gathered.laid,
-                self.sources,
-                lambda logp: operator.pool_density(logp, x),
-                loo=self.scores == "loo",
-            )
+        if not pool.operator.normalised and self.gathered.laid:
+            loo = self.scores == "loo"
+            laid = refine_nodes(self.gathered.laid, self.sources, pool, loo=loo)
             self.gathered = self.gathered.with_nodes(laid)
 
-    def _scorings(self, operator: Operator) -> tuple[_Scoring | None, _Scoring | None]:
+    def _objectives(self, operator: Operator) -> tuple[Objective | None, Objective | None]:
         """Log score and H of a pool; None where it has no such score."""
-        evidence, flat = self.gathered.evidence, np.ones(len(self.models))
-        jets = Evidence(evidence.jets)
+        densities, flat = self.gathered.densities, np.ones(len(self.models))
         normalised = operator.normalised or not self.why_no_norm
         return (
-            _Scoring(operator, LogScore(), evidence, flat) if normalised else None,
-            None if self.why_no_h else _Scoring(operator, self.hyvarinen, jets, flat),
+            Objective(operator, LogScore(), densities, flat) if normalised else None,
+            None if self.why_no_h else Objective(operator, self.hyvarinen, densities, flat),
         )
-
-
-class _Scoring(Problem):
-    """A problem that is only scored, never solved."""
-
-    kind = "scoring"
-
-    def solve(self) -> Any:
-        """Never solved."""
-        raise AssertionError
-
-    def resolve(self, counts: Array, x: Array) -> Array:
-        """Never solved."""
-        raise AssertionError
-
-    def scores_at(self, x: Array, fold: Fold) -> Array:
-        """Score of the pool at some observations."""
-        return replace(self, evidence=self.evidence.at(fold)).scores(x)
 
 
 @dataclass(frozen=True)
 class _HeldOut(Resampling):
     """A problem to be solved without each fold in turn, and how to score it there."""
 
-    scorings: tuple[_Scoring | None, ...]
+    objectives: tuple[Objective | None, ...]
 
 
 def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Array:
     """Fit to all observations but a fold; scores there, (scoring, fold), or NaN."""
     (held_out,) = resamplings
-    problem = held_out.problem
-    counts = np.ones(problem.evidence.n_obs)
+    fitter = held_out.fitter
+    counts = np.ones(fitter.objective.n_obs)
     counts[fold] = 0.0
-    x = problem.refit(counts, held_out.x)
-    scores = np.full((len(held_out.scorings), fold.size), np.nan)
-    for row, scoring in zip(scores, held_out.scorings, strict=True):
-        if scoring is not None:
-            row[:] = scoring.scores_at(x, fold)
+    x = fitter.refit(counts, held_out.x)
+    scores = np.full((len(held_out.objectives), fold.size), np.nan)
+    for row, objective in zip(scores, held_out.objectives, strict=True):
+        if objective is not None:
+            row[:] = objective.at(fold).scores(x)
     return scores
 
 
@@ -360,7 +342,7 @@ def _read_methods(
         method = METHODS[given]
         options: dict[str, Any] = {}
         if given in _BY_EVIDENCE:
-            options = {"log_evidence": log_evidence(bench.models, log_marginal_likelihood, None)}
+            options = {"log_probability": log_evidence(bench.models, log_marginal_likelihood, None)}
         if given == "pseudo-BMA+":
             options = {"random_seed": random_seed}
         chosen[label] = replace(method, plan=replace(method.plan, options=options))
@@ -376,7 +358,7 @@ def _usual_methods(bench: _Bench, log_marginal_likelihood: Any) -> list[str]:
         left_out |= set(_BY_EVIDENCE)
     if not bench.why_no_norm:
         left_out.add("quack by H")
-    if bench.gathered.evidence.neighbours is None:
+    if NEIGHBOURS not in bench.gathered.densities.tables:
         left_out.add("lock by pairs")
     return [name for name in METHODS if name not in left_out]
 

@@ -16,8 +16,9 @@ from lockquack.combination.combination import Combination
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import require_known_scores as require_known_scores
 from lockquack.errors import ParameterError, unknown_name
-from lockquack.fitting.base import Problem
-from lockquack.fitting.problems import problem_for
+from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered, gather
 from lockquack.models.model import Model, sources_of
@@ -53,7 +54,7 @@ class Plan:
     #: What the method is called in a table; empty: operator and rule say it.
     method: str = ""
     #: How to solve; None: as operator and rule have it.
-    problem: type[Problem] | None = None
+    fitter: type[Fitter] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def for_models(self, names: tuple[str, ...]) -> Plan:
@@ -63,12 +64,11 @@ class Plan:
             operator = operator.without_zeros()
         return replace(self, operator=operator)
 
-    def pose(self, gathered: Gathered, concentration: Array) -> Problem:
-        """Set up the problem."""
-        kind = self.problem or problem_for(self.operator, self.rule)
-        return kind(
-            self.operator, self.rule, gathered.evidence, concentration, **dict(self.options)
-        )
+    def pose(self, gathered: Gathered, concentration: Array) -> Fitter:
+        """Set up what is to be minimised, and how."""
+        objective = Objective(self.operator, self.rule, gathered.densities, concentration)
+        kind = self.fitter or fitter_for(self.operator, self.rule)
+        return kind(objective, **dict(self.options))
 
 
 def fit(
@@ -89,7 +89,7 @@ def fit(
     concentration = read_concentration(prior, names)
     plan = plan.for_models(names)
     gathered = gather(models, plan.operator, plan.rule, scores, progressbar)
-    problem, solution, gathered = _solve_resolved(
+    fitter, solution, gathered = _solve_resolved(
         sources_of(models), plan, gathered, concentration, loo=scores == "loo"
     )
     observations = models[names[0]].observations
@@ -100,7 +100,7 @@ def fit(
         scores=scores,
         method=plan.method,
         observations=observations,
-        problem=problem,
+        fitter=fitter,
         solution=solution,
         mcse=mcse,
         notes=(),
@@ -120,7 +120,7 @@ def solve(
     concentration: Array,
     *,
     loo: bool,
-) -> tuple[Problem, Solution]:
+) -> tuple[Fitter, Solution]:
     """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
     return _solve_resolved(models, plan, gathered, concentration, loo=loo)[:2]
 
@@ -132,44 +132,41 @@ def _solve_resolved(
     concentration: Array,
     *,
     loo: bool,
-) -> tuple[Problem, Solution, Gathered]:
+) -> tuple[Fitter, Solution, Gathered]:
     """Solve, and return also the nodes that the solution rests on."""
-    problem = plan.pose(gathered, concentration)
-    solution = problem.solve()
+    fitter = plan.pose(gathered, concentration)
+    solution = fitter.solve()
     for _ in range(_REFINEMENTS if gathered.laid else 0):
-        x = solution.x
-
-        def pool(logp: Array, x: Array = x) -> Array:
-            return plan.operator.pool_density(logp, x)
-
+        pool = fitter.objective.pool(solution.x)
         laid = refine_nodes(gathered.laid, models, pool, loo=loo)
         if all(new is old for new, old in zip(laid, gathered.laid, strict=True)):
             break
         gathered = gathered.with_nodes(laid)
-        problem = plan.pose(gathered, concentration)
-        solution = problem.solve()
-    return problem, solution, gathered
+        fitter = plan.pose(gathered, concentration)
+        solution = fitter.solve()
+    return fitter, solution, gathered
 
 
 def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
-    models, problem, solution = fit.models or {}, fit.problem, fit.solution
+    models, fitter, solution = fit.models or {}, fit.fitter, fit.solution
     sources = sources_of(models)
-    scored = problem.all_scores(solution.x)
-    notes = [*convergence_notes(solution), *bound_notes(problem, solution.x)]
-    if problem.rule.needs_derivatives:
-        notes += examine_edges(sources, problem.operator, problem.rule, solution.x)
-        notes += blindness_notes(problem)
-    notes += examine_tails(sources, problem.operator, solution.x)
-    if fit.scores == "loo" and (problem.rule.needs_density or problem.operator.needs_density):
+    objective, pool = fitter.objective, fitter.objective.pool(solution.x)
+    scored = objective.all_scores(solution.x)
+    notes = [*convergence_notes(solution), *bound_notes(objective, solution.x)]
+    if objective.rule.needs_derivatives:
+        notes += examine_edges(sources, pool, objective.rule)
+        notes += blindness_notes(objective)
+    notes += examine_tails(sources, pool)
+    if fit.scores == "loo" and (objective.rule.needs_density or pool.operator.needs_density):
         pareto_k = [model.loo().pareto_k for model in models.values()]
-        fitted = "Scores and weights" if problem.resamples else "The scores"
+        fitted = "Scores and weights" if fitter.resamples else "The scores"
         consequence = f"{fitted} rest on them."
         notes += pareto_notes(sources, pareto_k, fit.observations, consequence)
     return [
         *notes,
-        *node_notes(gathered.laid, problem, solution.x, fit.observations),
+        *node_notes(gathered.laid, pool, fit.observations),
         *monte_carlo_notes(fit.names, gathered.collapsed, fit.mcse, scored),
-        *identifiability_notes(fit.names, problem, solution, fit.mcse, scored),
+        *identifiability_notes(fit.names, fitter, solution, fit.mcse, scored),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from lockquack.checks.models import naming
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import UnsupportedError
-from lockquack.fitting.evidence import Evidence
+from lockquack.fitting.densities import Densities, Tables
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import require_inside
@@ -23,21 +23,28 @@ from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
 from lockquack.prediction.nodes import Laid, lay_nodes
+from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Rule
+from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS, Wish
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The evidence for some rules, and what it was made of."""
+    """The models' densities, as some rule wants to know them, and what they were made of."""
 
-    evidence: Evidence
+    densities: Densities
     collapsed: Sequence[Collapsed]
     laid: Sequence[Laid] = ()
 
     def with_nodes(self, laid: Sequence[Laid]) -> Gathered:
         """Return the same with other nodes."""
-        evidence = replace(self.evidence, nodes=tuple(part.nodes for part in laid))
-        return replace(self, laid=laid, evidence=evidence)
+        nodes = tuple(part.nodes for part in laid)
+        return replace(self.with_tables(INTEGRAL, nodes), laid=laid)
+
+    def with_tables(self, wish: Wish, tables: Tables) -> Gathered:
+        """Return the same with what was found for a wish."""
+        known = {**self.densities.tables, wish: tables}
+        return replace(self, densities=replace(self.densities, tables=known))
 
 
 def gather(
@@ -65,20 +72,11 @@ def gather(
     observations = next(iter(sources.values())).observations
     unit = rule.unit(observations.values) if rule.needs_derivatives else np.ones(0)
     jets = _stacked([each.jet for each in collapsed], unit)
-    neighbours = _neighbours(sources, rule, scores) if rule.needs_neighbours else None
-    gathered = Gathered(Evidence(jets, (), neighbours), collapsed)
-    if not rule.needs_normaliser or operator.normalised:
-        return gathered
-    return gathered.with_nodes(
-        lay_nodes(
-            sources,
-            loo=scores == "loo",
-            of_all=operator.vanishes_with_any,
-            what=f"{operator!r} cannot be fitted by the {rule.label} score, which needs its "
-            "normaliser; use Hyvarinen(), or mix them by stack",
-            progressbar=progressbar,
-        )
-    )
+    gathered = Gathered(Densities(jets), collapsed)
+    for wish in rule.wishes:
+        if not wish.is_granted_by(operator):
+            gathered = _GRANT[wish](gathered, sources, operator, rule, scores, progressbar)
+    return gathered
 
 
 def _passes(model: Model, rule: Rule) -> Passes:
@@ -116,10 +114,40 @@ def _stacked(jets: Sequence[Jet], unit: Array) -> Jet:
     return Jet(logp, grad, curv)
 
 
-def _neighbours(models: Mapping[str, Source], rule: Rule, scores: Kind) -> Array:
-    """Log densities of the models one below and one above each outcome, (K, 2, n)."""
-    what = f"the {rule.label} score cannot be computed"
-    require_evaluable(models, what)
+def _lay_nodes(
+    gathered: Gathered,
+    models: Mapping[str, Source],
+    operator: Operator,
+    rule: Rule,
+    scores: Kind,
+    progressbar: bool | None,
+) -> Gathered:
+    """Evaluate the models where it takes to integrate pools of them."""
+    what = (
+        f"{operator!r} cannot be fitted by the {rule.label} score, which needs its normaliser; use "
+        "Hyvarinen(), or mix them by stack"
+    )
+    return gathered.with_nodes(
+        lay_nodes(
+            models,
+            loo=scores == "loo",
+            of_all=operator.vanishes_with_any,
+            what=what,
+            progressbar=progressbar,
+        )
+    )
+
+
+def _look_beside(
+    gathered: Gathered,
+    models: Mapping[str, Source],
+    operator: Operator,
+    rule: Rule,
+    scores: Kind,
+    progressbar: bool | None,
+) -> Gathered:
+    """Evaluate the models one below and one above each outcome."""
+    require_evaluable(models, f"the {rule.label} score cannot be computed")
     if not are_discrete(models):
         raise UnsupportedError(
             f"The {rule.label} score is for discrete outcomes; these have densities. Use "
@@ -131,4 +159,12 @@ def _neighbours(models: Mapping[str, Source], rule: Rule, scores: Kind) -> Array
     beside = [np.stack([y[obs] - 1, y[obs] + 1]) for obs in groups]
     evaluate = partial(log_components, loo=scores == "loo")
     parts = map_observations(evaluate, tuple(models.values()), groups, beside)
-    return np.concatenate(list(parts), axis=2)
+    logp = np.concatenate(list(parts), axis=2)
+    return gathered.with_tables(NEIGHBOURS, (Nodes(logp, np.zeros(logp.shape[1:])),))
+
+
+#: How each wish of a rule is granted.
+_GRANT: Mapping[Wish, Callable[..., Gathered]] = {
+    INTEGRAL: _lay_nodes,
+    NEIGHBOURS: _look_beside,
+}

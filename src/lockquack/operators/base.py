@@ -7,23 +7,22 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lockquack.jets import Array, Jet, softmax
-from lockquack.operators.space import Space
+from lockquack.operators.space import Mask, Space
 from lockquack.quadrature.nodes import Nodes
-
-Mask = NDArray[np.bool_]
 
 
 class Operator(ABC):
     """A way to combine K predictive densities into one, given its parameters.
 
-    The parameters are a flat vector x, laid out as :meth:`space` says. Where there are weights
-    of the models, they come first.
+    The parameters are a flat vector x, (P,), laid out as :meth:`space` says. Where there are
+    weights of the models, they come first. Weights may differ between observations: x is then
+    (P, n), and the last axis of jets and log densities belongs to the same n observations.
     """
 
     name: ClassVar[str]
+    _by_name: ClassVar[dict[str, type[Operator]]] = {}
     #: Whether the derivatives of the pool depend on the members' densities, not only on theirs.
     needs_density: bool
     #: Whether the pool of densities is itself a density, without a normaliser.
@@ -34,6 +33,14 @@ class Operator(ABC):
     always_integrable: bool = True
     #: Whether the Hyvärinen score hardly sees the proportions of well separated modes.
     mixes: bool = False
+    #: Whether the weights sum to one.
+    on_simplex: bool = True
+    #: Whether exponents of any sign are allowed, so that the pool may grow without bound.
+    signed: bool = False
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            cls._by_name[cls.name] = cls
 
     @abstractmethod
     def space(self, concentration: Array) -> Space:
@@ -56,7 +63,7 @@ class Operator(ABC):
         """Carry derivatives of one member's jet, along a leading axis, through the pool."""
 
     def weights(self, x: Array, K: int) -> Array:
-        """Share of each model in the pool, (K,)."""
+        """Share of each model in the pool, (K,), or (K, n) where it differs."""
         return x[:K]
 
     def mixture_above(self, x: Array, K: int) -> Array | None:
@@ -70,8 +77,11 @@ class Operator(ABC):
         """Parameters besides the weights, by name; those of length K belong to the models."""
         return {}
 
-    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
-        """Return what is left for some of the models, where the others have no weight."""
+    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array] | None:
+        """Return what is left for some of the models, where the others have no weight.
+
+        None where models cannot be left out.
+        """
         return self, x[keep]
 
     def bind(self, names: tuple[str, ...]) -> Operator:
@@ -104,6 +114,15 @@ class Operator(ABC):
         """Make it again from its options."""
         return cls(**options)
 
+    def describe(self) -> dict[str, Any]:
+        """Name and options, as JSON can hold them."""
+        return {"name": self.name, "options": self.options}
+
+    @staticmethod
+    def from_description(description: Mapping[str, Any]) -> Operator:
+        """Make an operator again from its name and options."""
+        return Operator._by_name[description["name"]].from_options(description["options"])
+
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         return f"{type(self).__name__}({listed})"
@@ -117,6 +136,8 @@ class Operator(ABC):
 
 class Normaliser(ABC):
     """The normaliser of a pool at each observation, as a function of the parameters."""
+
+    n_obs: int
 
     @abstractmethod
     def log_norm(self, x: Array) -> Array:
@@ -132,6 +153,7 @@ class SumOverNodes(Normaliser):
 
     def __init__(self, operator: Operator, nodes: Nodes) -> None:
         self.operator, self.nodes = operator, nodes
+        self.n_obs = nodes.logp.shape[-1]
 
     def log_norm(self, x: Array) -> Array:
         """Log of the integral of the pool, (n,)."""
@@ -150,6 +172,11 @@ class SumOverNodes(Normaliser):
         """Share of each node in the integral, (m, n), and the log of the integral."""
         logq = self.operator.pool_density(self.nodes.logp, x)
         return softmax(logq + self.nodes.log_measure)
+
+
+def common(values: Array) -> float:
+    """Return a parameter that is the same at all observations."""
+    return float(values.flat[0])
 
 
 def _bare(logp: Array) -> Jet:

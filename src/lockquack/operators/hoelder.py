@@ -17,9 +17,9 @@ from lockquack.jets import (
     push_through_pool,
     stack_jets,
 )
-from lockquack.operators.base import Mask, Operator
+from lockquack.operators.base import Operator, common
 from lockquack.operators.power import log_column
-from lockquack.operators.space import Interval, Simplex, Space
+from lockquack.operators.space import Interval, Mask, Simplex, Space
 
 #: Bounds of an estimated order; beyond, the pool is nearly the largest or smallest member.
 _BOUND = 8.0
@@ -131,7 +131,7 @@ class Hoelder(Operator):
         return self, np.concatenate([x[: keep.size][keep], x[keep.size :]])
 
     def _split(self, x: Array) -> tuple[Array, float]:
-        weights, order = (x, self.p) if self.p is not None else (x[:-1], float(x[-1]))
+        weights, order = (x, self.p) if self.p is not None else (x[:-1], common(x[-1]))
         return weights, 0.0 if abs(order) < _ZERO else order
 
 

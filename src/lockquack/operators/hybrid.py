@@ -24,6 +24,11 @@ class SignedLocking(Locking):
         super().__init__()
         self.sd = sd
 
+    @property
+    def on_simplex(self) -> bool:  # type: ignore[override]
+        """Whether the weights sum to one: they need not."""
+        return False
+
     def space(self, concentration: Array) -> Space:
         """Exponents with a Gaussian prior."""
         return Space((Real("weights", concentration.size, self.sd),))

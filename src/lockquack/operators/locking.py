@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lockquack.errors import unknown_name
-from lockquack.jets import Array, Jet, log_linear_pool
+from lockquack.jets import Array, Jet, column, log_linear_pool
 from lockquack.operators.power import PowerPool
 from lockquack.operators.space import Positive, Space
 
@@ -64,7 +64,7 @@ class Locking(PowerPool):
         return self.on_simplex
 
     @property
-    def on_simplex(self) -> bool:
+    def on_simplex(self) -> bool:  # type: ignore[override]
         """Whether the weights sum to one."""
         return self.kind == "simplex"
 
@@ -77,7 +77,7 @@ class Locking(PowerPool):
     def mixture_above(self, x: Array, K: int) -> Array | None:
         """Coefficients of a mixture above the pool: geometric means are below arithmetic ones."""
         weights = self.weights(x, K)
-        return weights if np.isclose(weights.sum(), 1.0, rtol=0, atol=1e-9) else None
+        return weights if np.allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-9) else None
 
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
@@ -85,7 +85,7 @@ class Locking(PowerPool):
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
         """Differentiate the pool in the logarithms of the weights."""
-        return jets.times(x.reshape(-1, *[1] * (jets.logp.ndim - 1)))
+        return jets.times(column(x, jets.logp.ndim))
 
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
         """Carry derivatives of one member's jet, along a leading axis, through the pool."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array, Jet, join_jets, stack_jets
-from lockquack.operators.base import Mask, Operator
-from lockquack.operators.space import Space
+from lockquack.operators.base import Operator
+from lockquack.operators.space import Mask, Space
 
 #: Models by name or position; None: all of them.
 Models = tuple[str | int, ...] | None
@@ -127,7 +127,7 @@ class Composite:
 
     def _spread(self, shares: Array, within: Sequence[Array], K: int) -> Array:
         """Add up, model by model, the shares of the members times the model's share of them."""
-        total = np.zeros(K)
+        total = np.zeros((K, *shares.shape[1:]))
         for share, member, own in zip(shares, self.members, within, strict=True):
             total[member.models] += share * own
         return total
@@ -169,9 +169,8 @@ class CompositeOperator(Operator):
         """Coefficients of a mixture above the pool, (K,), where such a bound is known."""
         return self.composite(K).mixture_above(x, K)
 
-    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
-        """Refuse to leave out models, which may be members in several ways."""
-        raise ParameterError("Models of a pool of pools cannot be left out of it.")
+    def restrict(self, x: Array, keep: Mask) -> None:
+        """Return none: models may be members in several ways, and cannot be left out."""
 
 
 class Nested(CompositeOperator):
@@ -225,6 +224,11 @@ class Nested(CompositeOperator):
     def always_integrable(self) -> bool:  # type: ignore[override]
         """Whether every pool has a normaliser, which exponents of any sum inside may prevent."""
         return all(operator.always_integrable for operator in self._pools)
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        """Whether any of the pools has exponents of any sign."""
+        return any(operator.signed for operator in self._pools)
 
     @property
     def _pools(self) -> tuple[Operator, ...]:
@@ -283,9 +287,9 @@ class Nested(CompositeOperator):
     def options(self) -> dict[str, Any]:
         """What it was made with, as JSON can hold it."""
         return {
-            "outer": describe(self.outer),
+            "outer": self.outer.describe(),
             "members": [
-                [None if operator is None else describe(operator), names]
+                [None if operator is None else operator.describe(), names]
                 for operator, names in self.members
             ],
         }
@@ -293,13 +297,11 @@ class Nested(CompositeOperator):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Nested:
         """Make it again from its options."""
-        from lockquack.operators import from_description as again
-
         members = [
-            names[0] if operator is None else (again(operator), names)
+            names[0] if operator is None else (cls.from_description(operator), names)
             for operator, names in options["members"]
         ]
-        return cls(again(options["outer"]), members)
+        return cls(cls.from_description(options["outer"]), members)
 
     def __repr__(self) -> str:
         listed = []
@@ -315,11 +317,6 @@ class Nested(CompositeOperator):
         made = cls.__new__(cls)
         made.outer, made.members = outer, tuple(members)
         return made
-
-
-def describe(operator: Operator) -> dict[str, Any]:
-    """Name and options of an operator, as JSON can hold them."""
-    return {"name": operator.name, "options": operator.options}
 
 
 def _as_member(given: Any) -> tuple[Operator | None, Models]:

@@ -6,7 +6,7 @@ from abc import ABC
 
 import numpy as np
 
-from lockquack.jets import Array, Jet, power_pool, power_pool_derivatives, push_through_pool
+from lockquack.jets import Array, Jet, column, power_pool, power_pool_derivatives, push_through_pool
 from lockquack.operators.base import Operator
 from lockquack.operators.space import Simplex, Space
 
@@ -38,6 +38,6 @@ class PowerPool(Operator, ABC):
 
 
 def log_column(weights: Array, ndim: int) -> Array:
-    """Logarithms of K weights, −inf for zeros, shaped for the first of ``ndim`` axes."""
+    """Logarithms of K weights, −inf for zeros, shaped for the ends of ``ndim`` axes."""
     with np.errstate(divide="ignore"):
-        return np.log(weights).reshape(-1, *[1] * (ndim - 1))
+        return column(np.log(weights), ndim)

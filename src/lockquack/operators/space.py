@@ -9,11 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from lockquack.jets import Array
+
+Mask = NDArray[np.bool_]
+#: Share of an interval, at its ends, where a parameter counts as at its bound.
+_AT_BOUND = 5e-3
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,31 @@ class Block(ABC):
     def starts(self, count: int, rng: np.random.Generator) -> Array:
         """Coordinates to begin from, (count, size), the most plausible one first."""
 
+    #: Whether a common shift of the coordinates changes nothing.
+    ignores_shifts: ClassVar[bool] = False
+    #: Whether what one parameter gains another must lose.
+    moves_in_pairs: ClassVar[bool] = False
+
+    def vanishing(self, x: Array, least: float) -> Mask:
+        """Which parameters are below ``least`` and kept from zero by nothing."""
+        return np.zeros(self.size, dtype=np.bool_)
+
+    def active(self, x: Array, least: float) -> Mask:
+        """Which parameters can vary around x; weights below a share of an equal one cannot."""
+        return np.ones(self.size, dtype=np.bool_)
+
+    def inside(self, x: Array, least: float) -> Array:
+        """Move parameters at the edge to where their coordinates can move."""
+        return x
+
+    def at_bound(self, x: Array) -> bool:
+        """Whether some parameter has ended at a bound that the problem did not ask for."""
+        return False
+
+    def at_cap(self, x: Array) -> bool:
+        """Whether some parameter is held by a cap that keeps the pool from having zeros."""
+        return False
+
 
 @dataclass(frozen=True)
 class Weights(Block, ABC):
@@ -76,10 +107,21 @@ class Weights(Block, ABC):
         """Slopes of the log prior in the log weights."""
         return self.concentration - 1.0
 
+    def vanishing(self, x: Array, least: float) -> Mask:
+        """Which weights are small and have a flat prior."""
+        return (x < least) & (self.concentration == 1)
+
 
 @dataclass(frozen=True)
 class Simplex(Weights):
     """Weights that are not negative and sum to one, with a Dirichlet prior."""
+
+    ignores_shifts = True
+    moves_in_pairs = True
+
+    def active(self, x: Array, least: float) -> Mask:
+        """Which weights are above a share of an equal one."""
+        return x > least / self.size
 
     def natural(self, z: Array) -> Array:
         """Return the parameters at free coordinates."""
@@ -109,6 +151,10 @@ class Simplex(Weights):
 @dataclass(frozen=True)
 class Positive(Weights):
     """Weights that are not negative, with any sum."""
+
+    def inside(self, x: Array, least: float) -> Array:
+        """Move weights of exactly zero to where their logarithm can move."""
+        return np.maximum(x, least)
 
     def natural(self, z: Array) -> Array:
         """Return the parameters at free coordinates."""
@@ -166,6 +212,11 @@ class Phases(Block):
     """Angles of any size or, with a cap, between 0 and the cap: then z moves on a circle."""
 
     cap: float | None = None
+    ignores_shifts = True
+
+    def at_cap(self, x: Array) -> bool:
+        """Whether the angles differ by as much as the cap allows."""
+        return self.cap is not None and bool(np.ptp(x) > 0.999 * self.cap)
 
     def natural(self, z: Array) -> Array:
         """Return the angles at free coordinates."""
@@ -207,6 +258,11 @@ class Interval(Block):
     low: float
     high: float
     first: tuple[float, ...] = ()
+
+    def at_bound(self, x: Array) -> bool:
+        """Whether a number is at a bound: a search hardly gets to the bound itself."""
+        distance = np.minimum(x - self.low, self.high - x)
+        return bool((distance < _AT_BOUND * (self.high - self.low)).any())
 
     def natural(self, z: Array) -> Array:
         """Return the numbers at free coordinates."""

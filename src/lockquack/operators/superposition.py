@@ -11,6 +11,8 @@ from lockquack.errors import ParameterError
 from lockquack.jets import (
     Array,
     Jet,
+    Numeric,
+    column,
     join_jets,
     log_sum_exp,
     power_pool,
@@ -18,9 +20,9 @@ from lockquack.jets import (
     push_through_pool,
 )
 from lockquack.numeric import as_numeric
-from lockquack.operators.base import Mask, Normaliser, Operator
+from lockquack.operators.base import Normaliser, Operator
 from lockquack.operators.power import log_column
-from lockquack.operators.space import Phases, Simplex, Space
+from lockquack.operators.space import Mask, Phases, Simplex, Space
 from lockquack.quadrature.nodes import Nodes
 
 #: Largest difference of phases for rules that reward zeros of the density.
@@ -99,7 +101,7 @@ class Superposition(Operator):
     def mixture_above(self, x: Array, K: int) -> Array:
         """Coefficients of a mixture above the pool: K times the mean of K squared amplitudes."""
         weights = self.weights(x, K)
-        return weights * np.count_nonzero(weights)
+        return weights * np.count_nonzero(weights, axis=0)
 
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
@@ -138,7 +140,7 @@ class Superposition(Operator):
     def _split(self, x: Array, K: int) -> tuple[Array, Array]:
         if self.phases is None:
             return x[:K], x[K:]
-        return x, self._given_phases(K)
+        return x, np.broadcast_to(column(self._given_phases(K), x.ndim), x.shape)
 
     def _given_phases(self, K: int) -> Array:
         given = np.asarray(self.phases)
@@ -148,11 +150,10 @@ class Superposition(Operator):
             )
         return np.broadcast_to(given, (K,))
 
-    def _log_coef(self, x: Array, jets: Jet) -> Array:
+    def _log_coef(self, x: Array, jets: Jet) -> Numeric:
         K, ndim = jets.logp.shape[0], jets.logp.ndim
         weights, phases = self._split(x, K)
-        column = log_column(weights, ndim)
-        return 0.5 * column + 1j * phases.reshape(column.shape)
+        return 0.5 * log_column(weights, ndim) + 1j * column(phases, ndim)
 
 
 class OverlapNorm(Normaliser):
@@ -160,8 +161,8 @@ class OverlapNorm(Normaliser):
 
     def __init__(self, operator: Superposition, nodes: Nodes) -> None:
         self.operator = operator
-        K = nodes.logp.shape[0]
-        logs = np.empty((K, K, nodes.logp.shape[2]))
+        K, _, self.n_obs = nodes.logp.shape
+        logs = np.empty((K, K, self.n_obs))
         for j in range(K):
             pairs = (nodes.logp[j] + nodes.logp[j:]) / 2 + nodes.log_measure
             logs[j, j:] = logs[j:, j] = log_sum_exp(pairs, axis=1)
@@ -178,7 +179,8 @@ class OverlapNorm(Normaliser):
         weights, phases = self.operator._split(x, len(self.overlap))
         amplitude = np.sqrt(weights) * np.exp(1j * phases)
         # conj(a_j) Σ_k B_jk a_k: real parts add up to Z, imaginary ones turn with the phase.
-        parts = np.conj(amplitude)[:, None] * np.einsum("jkn,k->jn", self.overlap, amplitude)
+        sums = "jkn,k->jn" if amplitude.ndim == 1 else "jkn,kn->jn"
+        parts = column(np.conj(amplitude), 2) * np.einsum(sums, self.overlap, amplitude)
         total = parts.real.sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             slopes = parts.real / total

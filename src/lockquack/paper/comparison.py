@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lockquack.draws.blocks import Kind
-from lockquack.fitting.evidence import Evidence
+from lockquack.fitting.densities import Densities
 from lockquack.jets import Array, Jet, log_sum_exp, stack_jets
 from lockquack.methods.gather import in_units
 from lockquack.paper.methods import OURS, PAPER, Fitted, fit
@@ -25,6 +25,7 @@ from lockquack.paper.scenarios import (
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Hyvarinen, LogScore
 from lockquack.rules.base import Pooled
+from lockquack.rules.wishes import INTEGRAL
 
 N_TRAIN, N_TEST = 200, 50
 Route = Literal["closed form", "draws"]
@@ -68,31 +69,31 @@ def compare_methods(scenario: Scenario, rng: np.random.Generator) -> list[Row]:
     y = rng.normal(scenario.mean, spread, N_TRAIN)
     new = rng.normal(scenario.mean, spread, N_TEST)
     truth = scenario.truth.jet(new)
-    log_evidence = log_marginal_likelihoods(y)
+    log_ml = log_marginal_likelihoods(y)
     rows = []
     kinds: tuple[Kind, ...] = ("loo", "in-sample")
     test = closed_form_test(predictions(y), new, truth)
     for kind in kinds:
-        evidence = closed_form_evidence(loo_predictions(y) if kind == "loo" else predictions(y), y)
+        known = closed_form_densities(loo_predictions(y) if kind == "loo" else predictions(y), y)
         for name in (*PAPER, *OURS):
             if kind == "loo" or name not in _SLOW:
-                found = fit(name, evidence, log_evidence)
+                found = fit(name, known, log_ml)
                 rows.append(_row(scenario, "closed form", kind, name, found, test))
     draws = posterior_draws(y, rng)
     test = draws_test(draws, new, truth)
     for kind in kinds:
-        evidence = draws_evidence(draws, y, kind)
+        known = draws_densities(draws, y, kind)
         for name in PAPER:
-            found = fit(name, evidence, log_evidence)
+            found = fit(name, known, log_ml)
             rows.append(_row(scenario, "draws", kind, name, found, test))
     return rows
 
 
-def closed_form_evidence(densities: Sequence[Density], y: Array) -> Evidence:
+def closed_form_densities(densities: Sequence[Density], y: Array) -> Densities:
     """Exact jets at the observations, in units of the outcome, and densities on a line."""
     unit = Hyvarinen().unit(y[:, None])
     jets = stack_jets([in_units(density.jet(y), unit) for density in densities])
-    return Evidence(jets, (line_of(densities, y.size),))
+    return Densities(jets, {INTEGRAL: (line_of(densities, y.size),)})
 
 
 def closed_form_test(densities: Sequence[Density], new: Array, truth: Jet) -> Test:
@@ -122,12 +123,12 @@ def grid_of(densities: Sequence[Density], step: float = _STEP) -> Array:
     return np.linspace(low, high, int(np.ceil((high - low) / distance)) + 1)
 
 
-def draws_evidence(draws: Draws, y: Array, kind: Kind) -> Evidence:
+def draws_densities(draws: Draws, y: Array, kind: Kind) -> Densities:
     """Jets from posterior draws, leave-one-out densities by Pareto smoothing."""
     unit = Hyvarinen().unit(y[:, None])
     models = models_at(y, draws).values()
     jets = [model.passes.predict(kind, density=True).jet for model in models]
-    return Evidence(stack_jets([in_units(jet, unit) for jet in jets]))
+    return Densities(stack_jets([in_units(jet, unit) for jet in jets]))
 
 
 def draws_test(draws: Draws, new: Array, truth: Jet) -> Test:
@@ -146,7 +147,7 @@ def draws_test(draws: Draws, new: Array, truth: Jet) -> Test:
 
 
 def _totals(jet: Jet, log_norm: Array) -> tuple[float, float]:
-    pooled = Pooled(jet, log_norm)
+    pooled = Pooled(jet, {INTEGRAL: log_norm})
     return float(LogScore().score(pooled).sum()), float(Hyvarinen().score(pooled).sum())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lockquack.fitting.evidence import Evidence
+from lockquack.fitting.densities import Densities
 from lockquack.jets import Array
 from lockquack.methods.compare import METHODS as KNOWN
 from lockquack.methods.compare import Method
@@ -53,27 +53,27 @@ class Fitted:
     parameters: Mapping[str, float] = field(default_factory=dict)
 
 
-def fit(name: str, evidence: Evidence, log_evidence: Array) -> Fitted:
+def fit(name: str, densities: Densities, log_marginal_likelihood: Array) -> Fitted:
     """Fit a method, by the same problems and solvers as ``lq.lock`` and its relatives."""
-    method = _method(name, log_evidence)
+    method = _method(name, log_marginal_likelihood)
     plan = method.plan.for_models(MODELS)
-    concentration = np.full(evidence.n_models, method.concentration)
-    problem = plan.pose(Gathered(evidence, ()), concentration)
-    solution = problem.solve()
+    concentration = np.full(densities.n_models, method.concentration)
+    fitter = plan.pose(Gathered(densities, ()), concentration)
+    solution = fitter.solve()
     return Fitted(
-        problem.operator,
+        plan.operator,
         solution.x,
-        problem.weights(solution.x),
+        fitter.objective.weights(solution.x),
         bool(solution.converged),
-        _scalars(problem.operator, solution.x),
+        _scalars(plan.operator, solution.x),
     )
 
 
-def _method(name: str, log_evidence: Array) -> Method:
+def _method(name: str, log_marginal_likelihood: Array) -> Method:
     method = KNOWN[name]
     options: dict[str, Any] = {}
     if name in ("BMA", "select by marginal likelihood"):
-        options = {"log_evidence": log_evidence}
+        options = {"log_probability": log_marginal_likelihood}
     return replace(method, plan=replace(method.plan, options=options))
 
 

@@ -205,4 +205,4 @@ def _row(p: int, predicted: Predictions) -> dict[str, float]:
 
 
 def _hyvarinen(jet: Jet) -> float:
-    return float(Hyvarinen().score(Pooled(jet, np.zeros(1))).mean())
+    return float(Hyvarinen().score(Pooled(jet, {})).mean())

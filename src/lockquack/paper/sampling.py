@@ -16,7 +16,7 @@ import numpy as np
 
 from lockquack.jets import Array, log_sum_exp
 from lockquack.operators import Linear, Locking
-from lockquack.paper.comparison import N_TRAIN, closed_form_evidence, grid_of
+from lockquack.paper.comparison import N_TRAIN, closed_form_densities, grid_of
 from lockquack.paper.methods import fit
 from lockquack.paper.scenarios import (
     SCENARIOS,
@@ -86,7 +86,7 @@ def sample_scenarios(seed: np.random.SeedSequence, n: int = N_DRAWS) -> list[Sam
 def sample_locked(scenario: Scenario, rng: np.random.Generator, n: int = N_DRAWS) -> Sampled:
     """Fit on one data set; draw n times by importance sampling and n times exactly."""
     y = rng.normal(scenario.mean, np.sqrt(scenario.variance), N_TRAIN)
-    evidence = closed_form_evidence(loo_predictions(y), y)
+    evidence = closed_form_densities(loo_predictions(y), y)
     weights = fit("lock", evidence, log_marginal_likelihoods(y)).weights
     components = predictions(y)
     grid = grid_of(components, _STEP)

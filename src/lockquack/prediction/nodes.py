@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lockquack.jets import Array, log_sum_exp
 from lockquack.models.source import Source
+from lockquack.operators.pool import GeometricMean, OneModel, Pooling
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import (
@@ -24,7 +25,7 @@ from lockquack.prediction.members import (
     require_evaluable,
     support_of,
 )
-from lockquack.quadrature.grid import Grid, Line, Pool
+from lockquack.quadrature.grid import Grid, Integrand, Line
 from lockquack.quadrature.nodes import Nodes
 
 #: Mass of a component that may go missing before a closer look.
@@ -46,20 +47,26 @@ class Laid:
     missing: Array  # (K, obs): mass of each component that the nodes do not see
     pareto_k: Array  # (K, obs), zero unless leave-one-out
 
-    def log_norm(self, pool: Pool) -> tuple[Array, Array]:
+    def log_norm(self, pool: Integrand) -> tuple[Array, Array]:
         """Log integral of a pool, (obs,), and a bound on its relative error."""
         if self.grid is None:
-            total = log_sum_exp(pool(self.nodes.logp) + self.nodes.log_measure)
+            rows = np.arange(self.nodes.logp.shape[-1])
+            total = log_sum_exp(pool(self.nodes.logp, rows) + self.nodes.log_measure)
             return total, np.zeros_like(total)
         integral = self.grid.integrate(pool)
         return integral.log_value[0], integral.relative_error[0]
+
+
+def within(obs: slice, slices: Sequence[slice]) -> slice:
+    """Count observations from the first of some slices."""
+    return slice(obs.start - slices[0].start, obs.stop - slices[0].start)
 
 
 def lay_nodes(
     models: Mapping[str, Source],
     *,
     loo: bool,
-    pools: Sequence[Pool] | None = None,
+    pools: Sequence[Pooling] | None = None,
     slices: Sequence[slice] | None = None,
     of_all: bool = True,
     what: str = "the combination cannot be normalised",
@@ -69,16 +76,18 @@ def lay_nodes(
 
     Without ``pools``, the nodes resolve each model and the geometric mean of any two, so that
     most pools of them are resolved; :func:`refine_nodes` sees to a particular one. With
-    ``of_all``, the pools are zero where any of the models is.
+    ``of_all``, the pools are zero where any of the models is. Pools that differ between
+    observations know those of the slices, counted from the first.
     """
     require_evaluable(models, what)
     pools = general_pools(len(models)) if pools is None else pools
     slices = next(iter(models.values())).observation_slices() if slices is None else slices
     discrete, support = are_discrete(models), support_of(models, of_all=of_all)
-    lay = partial(_lay, support=support, pools=pools, discrete=discrete, loo=loo)
+    lay = partial(_lay, support=support, discrete=discrete, loo=loo)
+    own = [[pool.at(within(obs, slices)) for pool in pools] for obs in slices]
     parts = []
     with progress_bar(slices[-1].stop, "densities on nodes", progressbar) as advance:
-        laid = map_observations(lay, tuple(models.values()), slices)
+        laid = map_observations(lay, tuple(models.values()), slices, own)
         for obs, part in zip(slices, laid, strict=True):
             parts.append(replace(part, obs=obs))
             advance(obs.stop - obs.start)
@@ -86,15 +95,22 @@ def lay_nodes(
 
 
 def refine_nodes(
-    laid: Sequence[Laid], models: Mapping[str, Source], pool: Pool, *, loo: bool
+    laid: Sequence[Laid], models: Mapping[str, Source], pool: Pooling, *, loo: bool
 ) -> list[Laid]:
     """Add nodes where a particular pool needs them; groups that need none stay what they are."""
-    rough = [part for part in laid if part.grid is None or (part.log_norm(pool)[1] > 1e-9).any()]
+    slices = [part.obs for part in laid]
+    pools = {part.obs.start: pool.at(within(part.obs, slices)) for part in laid}
+    rough = [
+        part
+        for part in laid
+        if part.grid is None or (part.log_norm(pools[part.obs.start])[1] > 1e-9).any()
+    ]
     if not rough:
         return list(laid)
-    refine = partial(_refine, support=support_of(models, of_all=False), pool=pool, loo=loo)
+    refine = partial(_refine, support=support_of(models, of_all=False), loo=loo)
     groups = [part.obs for part in rough]
-    refined = map_observations(refine, tuple(models.values()), groups, rough)
+    own = [pools[obs.start] for obs in groups]
+    refined = map_observations(refine, tuple(models.values()), groups, rough, own)
     new = {part.obs.start: each for part, each in zip(rough, refined, strict=True) if each}
     return [
         replace(new[part.obs.start], obs=part.obs) if part.obs.start in new else part
@@ -106,9 +122,9 @@ def _refine(
     models: Sequence[Source],
     obs: slice,
     part: Laid,
+    pool: Pooling,
     *,
     support: tuple[float, float],
-    pool: Pool,
     loo: bool,
 ) -> Laid | None:
     """Add nodes to those of a group; None if it needs none."""
@@ -118,24 +134,18 @@ def _refine(
     return replace(part, grid=grid, nodes=grid.nodes())
 
 
-def general_pools(K: int) -> list[Pool]:
+def general_pools(K: int) -> list[Pooling]:
     """Each component, and the geometric mean of any two."""
-
-    def component(k: int) -> Pool:
-        return lambda logp: logp[k]
-
-    def mean(j: int, k: int) -> Pool:
-        return lambda logp: (logp[j] + logp[k]) / 2
-
-    return [*map(component, range(K)), *(mean(j, k) for j, k in combinations(range(K), 2))]
+    pairs = [GeometricMean(j, k) for j, k in combinations(range(K), 2)]
+    return [*map(OneModel, range(K)), *pairs]
 
 
 def _lay(
     models: Sequence[Source],
     obs: slice,
+    pools: Sequence[Pooling],
     *,
     support: tuple[float, float],
-    pools: Sequence[Pool],
     discrete: bool,
     loo: bool,
 ) -> Laid:
@@ -151,7 +161,7 @@ def _lay(
 
 
 def _resolve(
-    members: list[Member], support: tuple[float, float], pools: Sequence[Pool], *, detailed: bool
+    members: list[Member], support: tuple[float, float], pools: Sequence[Pooling], *, detailed: bool
 ) -> tuple[Grid, Array]:
     """Lay a grid; return also how much of each component's mass it does not find.
 
@@ -168,7 +178,7 @@ def _resolve(
 
 
 def _all_outcomes(
-    members: list[Member], support: tuple[float, float], pools: Sequence[Pool]
+    members: list[Member], support: tuple[float, float], pools: Sequence[Pooling]
 ) -> tuple[Nodes, Array, Array]:
     """Take all outcomes from where nothing has mass yet to where nothing has any left."""
     obs = members[0].obs
@@ -197,7 +207,7 @@ def _all_outcomes(
 
 
 def _more_outcomes(
-    part: Laid, members: Callable[[], list[Member]], support: tuple[float, float], pool: Pool
+    part: Laid, members: Callable[[], list[Member]], support: tuple[float, float], pool: Pooling
 ) -> Laid | None:
     """Add the outcomes that a particular pool has mass on, if it has some beyond the others."""
     assert part.outcomes is not None
@@ -217,14 +227,15 @@ def _more_outcomes(
 def _widened(
     evaluate: Callable[[Array], Array],
     support: tuple[float, float],
-    pools: Sequence[Pool],
+    pools: Sequence[Pooling],
     outcomes: Array,
     logp: Array,
     whole: NDArray[np.bool_],
 ) -> tuple[Array, Array]:
     """Add outcomes on both sides until no pool has mass beyond; the marked ones sum to one."""
+    rows = np.arange(logp.shape[-1])
     while outcomes.size <= _MOST_OUTCOMES:
-        logq = np.stack([pool(logp) for pool in pools])  # (pool, outcome, row)
+        logq = np.stack([pool(logp, rows) for pool in pools])  # (pool, outcome, row)
         total = log_sum_exp(logq, axis=1)
         lacking = bool((np.abs(1.0 - np.exp(total[whole])) > _MISSING).any())
         low, high = outcomes[0], outcomes[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
+from lockquack.operators.pool import OneModel, Pooling
 from lockquack.plots import DensityPanel
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.prediction.pooled import PooledDistribution
-from lockquack.quadrature.grid import Pool
 
 #: Points of a curve.
 _POINTS = 400
@@ -67,14 +66,9 @@ def short_name(observations: Observations, index: int) -> str:
     return ", ".join(labels) or str(index)
 
 
-def pool_of_some(pool: Pool, rows: list[int], logp: Array) -> Array:
-    """Pool some of the models."""
-    return pool(logp[rows])
-
-
 def density_panel(
     members: Mapping[str, Source],
-    pools: Mapping[str, Pool],
+    pools: Mapping[str, Pooling],
     position: int,
     observations: Observations,
     *,
@@ -86,14 +80,14 @@ def density_panel(
 
     Without ``models`` these are left out, and without ``known`` what was observed.
     """
-    each: dict[str, Pool] = {
-        name: partial(pool_of_some, _only, [k]) for k, name in enumerate(members)
-    }
+    one = slice(position, position + 1)
+    pools = {name: pool.at(one) for name, pool in pools.items()}
+    each = {name: OneModel(k) for k, name in enumerate(members)}
     laid = lay_nodes(
         members,
         loo=loo,
         pools=[*pools.values(), *each.values()],
-        slices=[slice(position, position + 1)],
+        slices=[one],
         of_all=False,
         what="densities cannot be drawn",
         progressbar=False,
@@ -110,7 +104,7 @@ def density_panel(
     logp = next(iter(combined.values())).log_components(y[:, None])
 
     def density(of: PooledDistribution) -> Array:
-        return np.exp(of.pool(logp) - of.log_norm)[:, 0]
+        return np.exp(of.pool(logp, np.zeros(1, dtype=np.intp)) - of.log_norm)[:, 0]
 
     return DensityPanel(
         y,
@@ -120,10 +114,6 @@ def density_panel(
         observations.describe(position),
         discrete,
     )
-
-
-def _only(logp: Array) -> Array:
-    return logp[0]
 
 
 def _ends(distribution: PooledDistribution) -> tuple[float, float]:

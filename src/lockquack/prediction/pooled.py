@@ -10,16 +10,16 @@ import numpy as np
 
 from lockquack.draws.blocks import Kind
 from lockquack.jets import Array
-from lockquack.models.model import Model, sources_of
+from lockquack.models.model import Model
 from lockquack.models.source import Source
-from lockquack.operators import Operator
+from lockquack.operators.pool import OneModel, Pool, Pooling
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.threads import thread_map
 from lockquack.prediction.members import components, log_components, members_at
-from lockquack.prediction.nodes import Laid, lay_nodes, refine_nodes
+from lockquack.prediction.nodes import Laid, lay_nodes, refine_nodes, within
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.discrete import DiscreteRows
-from lockquack.quadrature.grid import NODES, Components, Grid, Pool, Rows
+from lockquack.quadrature.grid import NODES, Components, Grid, Integrand, Rows
 from lockquack.quadrature.intervals import HasIntervals
 
 #: How well the slope of a tail is known.
@@ -46,11 +46,12 @@ class PooledDistribution(HasIntervals):
     """The pool of some models as a distribution of a scalar outcome, one per observation.
 
     The models' densities are computed once, on nodes that :func:`lay_nodes` chose; everything
-    else is arithmetic on them. Arrays in and out have the observations last.
+    else is arithmetic on them. Arrays in and out have the observations last. The pool counts
+    observations from the first that there are nodes for.
     """
 
     models: Mapping[str, Source]
-    pool: Pool
+    pool: Pooling
     loo: bool
     laid: Sequence[Laid]
     _known: dict[int, ContinuousRows | DiscreteRows] = field(default_factory=dict, repr=False)
@@ -59,16 +60,15 @@ class PooledDistribution(HasIntervals):
     def of(
         cls,
         models: Mapping[str, Source],
-        operator: Operator,
-        x: Array,
+        pool: Pool,
         *,
         loo: bool = False,
         slices: Sequence[slice] | None = None,
         progressbar: bool | None = None,
     ) -> PooledDistribution:
         """Lay nodes for a pool of the models; every model must be evaluable anywhere."""
-        pool = partial(operator.pool_density, x=x)
-        same = not loo and slices is None and all(m.can.evaluate_once for m in models.values())
+        same = not loo and slices is None and not pool.varies
+        same = same and all(model.can.evaluate_once for model in models.values())
         if same:  # one observation tells about all
             slices = [slice(0, 1)]
         laid = lay_nodes(
@@ -76,7 +76,7 @@ class PooledDistribution(HasIntervals):
             loo=loo,
             pools=[pool],
             slices=slices,
-            of_all=operator.vanishes_with_any,
+            of_all=pool.operator.vanishes_with_any,
             progressbar=progressbar,
         )
         if same:
@@ -84,7 +84,7 @@ class PooledDistribution(HasIntervals):
             return RepeatedDistribution(models, pool, loo, laid, copies=n)
         return cls(models, pool, loo, laid)
 
-    def with_pool(self, pool: Pool) -> PooledDistribution:
+    def with_pool(self, pool: Pooling) -> PooledDistribution:
         """Return another pool of the same models, on the same nodes and some more."""
         laid = refine_nodes(self.laid, self.models, pool, loo=self.loo)
         return replace(self, pool=pool, laid=laid, _known={})
@@ -95,7 +95,7 @@ class PooledDistribution(HasIntervals):
         Only where the nodes reach over all of its support, which those of a pool do that is
         positive wherever any of the models is.
         """
-        return self.with_pool(lambda logp: logp[k])
+        return self.with_pool(OneModel(k))
 
     @property
     def n_obs(self) -> int:
@@ -119,7 +119,7 @@ class PooledDistribution(HasIntervals):
 
     @cached_property
     def _norms(self) -> list[tuple[Array, Array]]:
-        return [part.log_norm(self.pool) for part in self.laid]
+        return [part.log_norm(self._pool_of(part)) for part in self.laid]
 
     @property
     def log_norm(self) -> Array:
@@ -142,7 +142,7 @@ class PooledDistribution(HasIntervals):
     def logpdf(self, y: Array) -> Array:
         """Log density at outcomes (point, n) → (point, n), by averaging all draws there."""
         with np.errstate(invalid="ignore"):
-            logp = self.pool(self.log_components(y)) - self.log_norm
+            logp = self.pool(self.log_components(y), np.arange(self.n_obs)) - self.log_norm
         return np.where(np.isnan(logp) & ~np.isnan(y), -np.inf, logp)
 
     def cdf(self, y: Array) -> Array:
@@ -183,7 +183,7 @@ class PooledDistribution(HasIntervals):
         grid, rows = self.laid[index].grid, self._rows(index)
         if grid is None or not isinstance(rows, ContinuousRows):
             return rows.moments()
-        slopes = _tail_slopes(grid, self.pool)
+        slopes = _tail_slopes(grid, self._pool_of(self.laid[index]))
         if slopes.max() > _LIGHT:
             mean, var = self._heavy_moments(index, grid, slopes.max(axis=0))
         else:
@@ -201,7 +201,7 @@ class PooledDistribution(HasIntervals):
         breaks = grid.line.breaks
         middle, scale = breaks.mean(axis=1), np.maximum(np.ptp(breaks, axis=1), 1e-300)
         power = np.select([slope < -3.0 - _SLACK, slope < -2.0 - _SLACK], [1.0, 0.5])
-        evaluate = self._components(index)
+        evaluate, own = self._components(index), self._pool_of(self.laid[index])
 
         def weight(y: Array, rows: Rows) -> Array:
             return power[rows] * np.log1p(np.square((y - middle[rows]) / scale[rows]))
@@ -215,10 +215,10 @@ class PooledDistribution(HasIntervals):
         y, _ = grid.line.place(panels.start + half + half * NODES[:, None], panels.row)
         logs = np.concatenate([panels.log_components, weight(y, panels.row)[None]])
         wide = Grid(grid.line, replace(panels, log_components=logs))
-        wide = wide.refined(augmented, lambda logs: self.pool(logs[:-1]) + logs[-1])
+        wide = wide.refined(augmented, lambda logs, rows: own(logs[:-1], rows) + logs[-1])
 
-        def pool(logs: Array) -> Array:
-            return self.pool(logs[:-1])
+        def pool(logs: Array, rows: Rows) -> Array:
+            return own(logs[:-1], rows)
 
         return ContinuousRows.of(wide, pool, lambda: augmented).moments(_tail_slopes(wide, pool))
 
@@ -242,18 +242,21 @@ class PooledDistribution(HasIntervals):
         if index not in self._known:
             part = self.laid[index]
             if part.outcomes is not None:
-                log_mass = self.pool(part.nodes.logp) + part.nodes.log_measure
+                rows = np.arange(part.nodes.logp.shape[-1])
+                log_mass = self._pool_of(part)(part.nodes.logp, rows) + part.nodes.log_measure
                 self._known[index] = DiscreteRows.of(part.outcomes, log_mass)
             elif part.grid is not None:
                 self._known[index] = ContinuousRows.of(
-                    part.grid, self.pool, lambda: self._components(index)
+                    part.grid, self._pool_of(part), lambda: self._components(index)
                 )
         return self._known[index]
 
     def _columns(self, part: Laid) -> slice:
         """Which columns of a table of all observations belong to a group of them."""
-        first = self.laid[0].obs.start
-        return slice(part.obs.start - first, part.obs.stop - first)
+        return within(part.obs, [each.obs for each in self.laid[:1]])
+
+    def _pool_of(self, part: Laid) -> Pooling:
+        return self.pool.at(self._columns(part))
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +323,7 @@ class RepeatedDistribution(PooledDistribution):
         return np.repeat(values, self.copies, axis=-1)
 
 
-def _tail_slopes(grid: Grid, pool: Pool) -> Array:
+def _tail_slopes(grid: Grid, pool: Integrand) -> Array:
     """Slopes of the log density in the log distance far out, (side, row); −inf at an edge.
 
     Between the two outermost nodes, which lie far beyond all break points.
@@ -337,7 +340,7 @@ def _tail_slopes(grid: Grid, pool: Pool) -> Array:
         t = panels.start[outermost] + half + half * NODES[nodes, None]
         distance = np.abs(line.place(t, row)[0] - line.breaks[row].mean(axis=1))
         with np.errstate(invalid="ignore"):
-            far, near = pool(panels.log_components[:, nodes][..., outermost])
+            far, near = pool(panels.log_components[:, nodes][..., outermost], row)
             slope = (far - near) / np.log(distance[0] / distance[1])
         slopes[side, row] = np.where(np.isfinite(slope), slope, -np.inf)
     return slopes
@@ -374,28 +377,10 @@ def _shortest(rows: ContinuousRows | DiscreteRows, prob: float) -> Array:
     return rows.quantile(np.stack([chosen, chosen + prob]))
 
 
-def normalise(
-    models: Mapping[str, Model],
-    operator: Operator,
-    x: Array,
-    *,
-    loo: bool,
-    progressbar: bool | None = None,
-) -> Normalised:
-    """Normalise the pool at each observation and evaluate it there.
-
-    Every model must be able to say its density anywhere. With ``loo``, draws are weighted by
-    Pareto-smoothed importance sampling.
-    """
-    sources = sources_of(models)
-    pooled = PooledDistribution.of(sources, operator, x, loo=loo, progressbar=progressbar)
-    return at_observed(pooled, observed_densities(models, loo=loo, progressbar=progressbar))
-
-
 def at_observed(pooled: PooledDistribution, logp: Array) -> Normalised:
     """Evaluate a pool at the observed outcomes, where the models' log densities are (K, n)."""
     return Normalised(
-        pooled.pool(logp) - pooled.log_norm,
+        pooled.pool(logp, np.arange(logp.shape[1])) - pooled.log_norm,
         pooled.log_norm,
         pooled.relative_error,
         pooled.missing,
@@ -405,8 +390,7 @@ def at_observed(pooled: PooledDistribution, logp: Array) -> Normalised:
 
 def mix(
     models: Mapping[str, Model],
-    operator: Operator,
-    x: Array,
+    pool: Pool,
     *,
     loo: bool,
     progressbar: bool | None = None,
@@ -416,7 +400,7 @@ def mix(
     pareto_k = np.zeros_like(logp)
     if loo:
         pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
-    pooled = operator.pool_density(logp, x)
+    pooled = pool(logp, np.arange(logp.shape[1]))
     nothing = np.zeros_like(pooled)
     return Normalised(pooled, nothing, nothing, np.zeros_like(logp), pareto_k)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from lockquack.models.observations import Observations
 from lockquack.models.source import Source
 from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.operators import Operator
+from lockquack.operators.pool import Pool
 from lockquack.prediction.calibration import Calibrated, look_at, uniformity
 from lockquack.prediction.drawn import DrawnDistribution
 from lockquack.prediction.members import are_discrete, require_evaluable
@@ -80,8 +80,7 @@ class Distribution:
     """
 
     models: Mapping[str, Model]
-    operator: Operator
-    x: Array
+    pool: Pool
     observations: Observations
     loo: bool = False
     #: Whether the outcomes are known; otherwise they stand in for what is predicted.
@@ -94,6 +93,11 @@ class Distribution:
         kind = "leave-one-out" if self.loo else "predictive"
         sizes = ", ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
         return f"<Distribution {self.operator!r} of {', '.join(self.models)}; {kind}; {sizes}>"
+
+    @property
+    def operator(self) -> Operator:
+        """How the densities are pooled."""
+        return self.pool.operator
 
     @property
     def _sources(self) -> dict[str, Source]:
@@ -138,7 +142,7 @@ class Distribution:
         if self.scalar:
             return self._label(self.pooled.logpdf(points), leading, "logpdf")
         outcomes = points.reshape(len(points), *self.observations.values.shape)
-        pooled = log_densities(self._sources, self.operator, self.x, outcomes, loo=self.loo)
+        pooled = log_densities(self._sources, self.pool, outcomes, loo=self.loo)
         values = pooled - normalised.log_norm
         return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
@@ -337,7 +341,7 @@ class Distribution:
 
         panel = density_panel(
             self._sources,
-            {self.operator.name: partial(self.operator.pool_density, x=self.x)},
+            {self.operator.name: self.pool},
             locate(self.observations, obs),
             self.observations,
             loo=self.loo,
@@ -365,7 +369,7 @@ class Distribution:
         """
         if self.scalar:
             return self._label(self.pooled.mode()[None], None, "mode")
-        highest = modes(self._sources, self.operator, self.x, self._draws(), loo=self.loo)
+        highest = modes(self._sources, self.pool, self._draws(), loo=self.loo)
         return self._label(highest.reshape(1, -1), None, "mode")
 
     def sample(
@@ -412,8 +416,7 @@ class Distribution:
         require_evaluable(self._sources, "the combination cannot be sampled", vectors=True)
         drawn = sample_each(
             self._sources,
-            self.operator,
-            self.x,
+            self.pool,
             n,
             method,
             loo=self.loo,
@@ -464,8 +467,7 @@ class Distribution:
         if "pooled" not in self._known:
             self._known["pooled"] = distribution_of(
                 self._sources,
-                self.operator,
-                self.x,
+                self.pool,
                 loo=self.loo,
                 progressbar=self.progressbar,
             )
@@ -476,7 +478,7 @@ class Distribution:
         """The distributions of outcomes, or of their components, without labels."""
         if not all(source.can.evaluate for source in self._sources.values()):
             if "stored" not in self._known:
-                mixture = stored_mixture(self._sources, self.operator, self.x, loo=self.loo)
+                mixture = stored_mixture(self._sources, self.pool, loo=self.loo)
                 self._known["stored"] = mixture
             return self._known["stored"]
         if self.scalar:
@@ -526,9 +528,7 @@ class Distribution:
 
     def _normalise(self) -> Normalised:
         if self.operator.normalised:
-            return mix(
-                self.models, self.operator, self.x, loo=self.loo, progressbar=self.progressbar
-            )
+            return mix(self.models, self.pool, loo=self.loo, progressbar=self.progressbar)
         if self.scalar:
             pooled = self.pooled
             logp = observed_densities(self.models, loo=self.loo, progressbar=self.progressbar)
@@ -536,8 +536,7 @@ class Distribution:
         require_evaluable(self._sources, "the combination cannot be normalised", vectors=True)
         return normalise_by_draws(
             self.models,
-            self.operator,
-            self.x,
+            self.pool,
             loo=self.loo,
             rng=np.random.default_rng(self.random_seed),
             progressbar=self.progressbar,

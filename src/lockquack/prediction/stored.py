@@ -21,6 +21,7 @@ from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.operators import Operator
+from lockquack.operators.pool import Pool
 from lockquack.quadrature.intervals import HasIntervals
 
 
@@ -77,18 +78,16 @@ class WeightedDraws(HasIntervals):
         return np.diff(self.mass, axis=0, prepend=0.0)
 
 
-def stored_mixture(
-    models: Mapping[str, Source], operator: Operator, x: Array, *, loo: bool
-) -> WeightedDraws:
+def stored_mixture(models: Mapping[str, Source], pool: Pool, *, loo: bool) -> WeightedDraws:
     """Mix the stored draws of models, component by component of the outcomes."""
-    _require_known(models, operator)
+    _require_known(models, pool.operator)
     draws, weights = [], []
-    shares = operator.weights(x, len(models))
+    shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
         outcomes = _outcomes(name, model)
         draws.append(outcomes.reshape(model.n_samples, -1))
         each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1)
-        weights.append(share * np.repeat(each, model.n_components, axis=1))
+        weights.append(np.repeat(share * each, model.n_components, axis=1))
     whole = all(drawn.dtype.kind in "biu" for drawn in draws)
     return WeightedDraws.of(
         np.concatenate(draws).astype(np.float64), np.concatenate(weights), whole=whole

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from lockquack.jets import Array
 from lockquack.models.source import Source
-from lockquack.operators import Operator
+from lockquack.operators.pool import Pool, Pooling
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import are_discrete, require_evaluable
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.prediction.pooled import PooledDistribution
-from lockquack.quadrature.grid import Pool
 
 #: Observations whose nodes are kept: those of more would be hundreds of megabytes.
 _KEPT = 2**14
@@ -24,22 +24,18 @@ _KEPT = 2**14
 
 def distribution_of(
     models: Mapping[str, Source],
-    operator: Operator,
-    x: Array,
+    pool: Pool,
     *,
     loo: bool,
     progressbar: bool | None = None,
 ) -> PooledDistribution:
     """Make the pool of the models a distribution; every model must be evaluable anywhere."""
     few = next(iter(models.values())).n_obs <= _KEPT
-    same = not loo and all(model.can.evaluate_once for model in models.values())
-    if few or same:
-        return PooledDistribution.of(models, operator, x, loo=loo, progressbar=progressbar)
+    same = not loo and not pool.varies
+    if few or (same and all(model.can.evaluate_once for model in models.values())):
+        return PooledDistribution.of(models, pool, loo=loo, progressbar=progressbar)
     require_evaluable(models, "the combination cannot be normalised")
-    pool = partial(operator.pool_density, x=x)
-    return StreamedDistribution(
-        models, pool, loo, (), operator=operator, x=x, progressbar=progressbar
-    )
+    return StreamedDistribution(models, pool, loo, (), progressbar=progressbar)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,8 +45,6 @@ class StreamedDistribution(PooledDistribution):
     Where a dask client is active this is done by its cluster, and answers come back.
     """
 
-    operator: Operator
-    x: Array
     progressbar: bool | None
 
     @property
@@ -119,20 +113,13 @@ class StreamedDistribution(PooledDistribution):
 
     def _ask(self, question: Callable[..., Array], *tables: Array) -> Array:
         """Ask the pool of each group, with its columns of tables; join the answers' last axes."""
-        answer = partial(
-            _answer,
-            names=tuple(self.models),
-            operator=self.operator,
-            x=self.x,
-            loo=self.loo,
-            question=question,
-        )
-        return _by_groups(self.models, answer, tables, self.progressbar)
+        answer = partial(_answer, names=tuple(self.models), loo=self.loo, question=question)
+        return _by_groups(self.models, self.pool.at, answer, tables, self.progressbar)
 
 
 def ask_side_by_side(
     models: Mapping[str, Source],
-    pools: Sequence[Pool],
+    pools: Sequence[Pooling],
     question: Callable[..., Array],
     *tables: Array,
     loo: bool,
@@ -161,23 +148,29 @@ def ask_side_by_side(
         The answers, with an axis of pools in front.
     """
     require_evaluable(models, what)
-    answer = partial(_answer_each, names=tuple(models), pools=pools, loo=loo, question=question)
-    return _by_groups(models, answer, tables, progressbar)
+    answer = partial(_answer_each, names=tuple(models), loo=loo, question=question)
+    return _by_groups(
+        models, lambda obs: [pool.at(obs) for pool in pools], answer, tables, progressbar
+    )
 
 
 def _by_groups(
     models: Mapping[str, Source],
+    pools_at: Callable[[slice], Any],
     answer: Callable[..., Array],
     tables: Sequence[Array],
     progressbar: bool | None,
 ) -> Array:
-    """Answer for each group of observations, with its columns of tables; join the last axes."""
+    """Answer for each group of observations, with its own pools and columns of tables.
+
+    The answers are joined along their last axes.
+    """
     each = tuple(models.values())
     groups = each[0].observation_slices()
     columns = [[table[:, obs] for obs in groups] for table in tables]
     answers = []
     with progress_bar(each[0].n_obs, "densities on nodes", progressbar) as advance:
-        for part in map_observations(answer, each, groups, *columns):
+        for part in map_observations(answer, each, groups, [*map(pools_at, groups)], *columns):
             answers.append(part)
             advance(part.shape[-1])
     return np.concatenate(answers, axis=-1)
@@ -186,24 +179,23 @@ def _by_groups(
 def _answer(
     models: Sequence[Source],
     obs: slice,
+    pool: Pool,
     *columns: Array,
     names: Sequence[str],
-    operator: Operator,
-    x: Array,
     loo: bool,
     question: Callable[..., Array],
 ) -> Array:
     named = dict(zip(names, models, strict=True))
-    group = PooledDistribution.of(named, operator, x, loo=loo, slices=[obs], progressbar=False)
+    group = PooledDistribution.of(named, pool, loo=loo, slices=[obs], progressbar=False)
     return question(group, *columns)
 
 
 def _answer_each(
     models: Sequence[Source],
     obs: slice,
+    pools: Sequence[Pooling],
     *columns: Array,
     names: Sequence[str],
-    pools: Sequence[Pool],
     loo: bool,
     question: Callable[..., Array],
 ) -> Array:

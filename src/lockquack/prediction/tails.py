@@ -8,7 +8,7 @@ import numpy as np
 
 from lockquack.jets import Array
 from lockquack.models.source import Source
-from lockquack.operators import Operator
+from lockquack.operators.pool import Pool
 from lockquack.prediction.members import Member
 
 #: Distances from the observed outcome, in units of the outcomes' spread, where the slope of the
@@ -18,9 +18,7 @@ _FAR = 10.0 ** np.arange(2, 7)
 _OBSERVATIONS = 20
 
 
-def heaviest_tail(
-    models: Mapping[str, Source], operator: Operator, x: Array
-) -> tuple[int, float] | None:
+def heaviest_tail(models: Mapping[str, Source], pool: Pool) -> tuple[int, float] | None:
     """Find an observation at which the pool is too heavy to have an integral.
 
     A density that falls like distance^s along a ray has an integral if s < −d, d the number of
@@ -35,15 +33,13 @@ def heaviest_tail(
     for i in np.unique(np.linspace(0, n - 1, _OBSERVATIONS).astype(int)).tolist():
         for j in range(d):
             for sign in (-1.0, 1.0):
-                slope = _slope(models, operator, x, i, sign * np.eye(d)[j] * spread)
+                slope = _slope(models, pool.at(slice(i, i + 1)), i, sign * np.eye(d)[j] * spread)
                 if slope >= -d and (worst is None or slope > worst[1]):
                     worst = i, slope
     return worst
 
 
-def _slope(
-    models: Mapping[str, Source], operator: Operator, x: Array, observation: int, ray: Array
-) -> float:
+def _slope(models: Mapping[str, Source], pool: Pool, observation: int, ray: Array) -> float:
     """Slope of the pool's log density in the log distance at the far end of a ray."""
     obs = slice(observation, observation + 1)
     row = np.zeros(1, dtype=np.intp)
@@ -52,7 +48,7 @@ def _slope(
         [Member.of(m, obs, loo=False).logpdf_at(at[:, None], row)[:, 0] for m in models.values()]
     )
     with np.errstate(invalid="ignore"):
-        pooled = operator.pool_density(logp, x)
+        pooled = pool(logp, np.zeros(len(_FAR), dtype=np.intp))
     if not np.isfinite(pooled[-1]) and not pooled[-1] > 0:
         return -np.inf  # zero, or beyond what can be told from it
     return float((pooled[-1] - pooled[-2]) / np.log(_FAR[-1] / _FAR[-2]))

@@ -10,33 +10,33 @@ import numpy as np
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, stack_jets
 from lockquack.models.source import Source
-from lockquack.operators import Linear, Operator
+from lockquack.operators import Linear
+from lockquack.operators.pool import Pool
 from lockquack.prediction.members import Member
 from lockquack.prediction.pooled import PooledDistribution
 from lockquack.sampling.samplers import Target
 
 
 class ModelTarget(Target):
-    """A pool of models at one observation."""
+    """A pool of models at one observation, whose own pool it is given."""
 
     def __init__(
         self,
         models: Mapping[str, Source],
-        operator: Operator,
-        x: Array,
+        pool: Pool,
         observation: int,
         *,
         loo: bool,
     ) -> None:
-        self.models, self.operator, self.x, self.loo = models, operator, x, loo
+        self.models, self.own, self.loo = models, pool, loo
         self.obs = slice(observation, observation + 1)
         self.members = [Member.of(model, self.obs, loo) for model in models.values()]
-        K = len(self.members)
         self.d = self.members[0].source.observations.d
-        self.weights = np.abs(operator.weights(x, K))
-        self.envelope = operator.mixture_above(x, K)
-        self.narrow = operator.vanishes_with_any
-        self.is_mixture = operator.normalised
+        self.weights = np.abs(pool.weights).reshape(pool.K)
+        above = pool.mixture_above
+        self.envelope = None if above is None else above.reshape(pool.K)
+        self.narrow = pool.operator.vanishes_with_any
+        self.is_mixture = pool.operator.normalised
 
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at points (n, d) → (K, n)."""
@@ -46,12 +46,12 @@ class ModelTarget(Target):
     def pool(self, log_components: Array) -> Array:
         """Log density of the pool, not normalised, from those of its members."""
         with np.errstate(invalid="ignore"):
-            return self.operator.pool_density(log_components, self.x)
+            return self.own(log_components, np.zeros(log_components.shape[-1], dtype=np.intp))
 
     def with_gradient(self, y: Array) -> tuple[Array, Array]:
         """Log density of the pool at points (n, d), and its gradient."""
         jets = stack_jets([member.jet_at(y, 0) for member in self.members])
-        pooled = self.operator.pool(jets, self.x)
+        pooled = self.own.jet(jets, np.zeros(len(y), dtype=np.intp))
         return pooled.logp, pooled.grad
 
     def draw_component(self, k: int, n: int, rng: np.random.Generator) -> Array:
@@ -72,7 +72,7 @@ class ModelTarget(Target):
     def _inverse(self) -> list[PooledDistribution]:
         return [
             PooledDistribution.of(
-                {name: model}, Linear(), np.ones(1), loo=self.loo, slices=[self.obs]
+                {name: model}, Pool(Linear(), np.ones(1), 1), loo=self.loo, slices=[self.obs]
             )
             for name, model in self.models.items()
         ]

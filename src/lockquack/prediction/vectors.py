@@ -14,7 +14,7 @@ from lockquack.jets import Array
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
 from lockquack.numeric import cut
-from lockquack.operators import Operator
+from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.pooled import Normalised, observed_densities
@@ -36,22 +36,21 @@ class NormalisedBySampling(Normalised):
 
 def normalise_by_draws(
     models: Mapping[str, Model],
-    operator: Operator,
-    x: Array,
+    pool: Pool,
     *,
     loo: bool,
     rng: np.random.Generator,
     progressbar: bool | None = None,
 ) -> NormalisedBySampling:
     """Normalise the pool at each observation by importance sampling, and evaluate it there."""
-    work = _AtEach(tuple(models), operator, x, loo, _normalised)
-    done = _for_each(work, sources_of(models), rng, "normalisers", progressbar)
+    work = _AtEach(tuple(models), loo, _normalised)
+    done = _for_each(work, sources_of(models), pool, rng, "normalisers", progressbar)
     parts = [drawn for drawn, _ in done]
     pareto_k = np.stack([k_hats for _, k_hats in done], axis=1)
     log_norm = np.array([part.log_norm for part in parts])
     logp = observed_densities(models, loo=loo, progressbar=progressbar)
     return NormalisedBySampling(
-        operator.pool_density(logp, x) - log_norm,
+        pool(logp, np.arange(logp.shape[1])) - log_norm,
         log_norm,
         np.array([part.log_norm_error for part in parts]),
         np.zeros_like(pareto_k),
@@ -62,8 +61,7 @@ def normalise_by_draws(
 
 def sample_each(
     models: Mapping[str, Source],
-    operator: Operator,
-    x: Array,
+    pool: Pool,
     n: int,
     method: str,
     *,
@@ -72,8 +70,8 @@ def sample_each(
     progressbar: bool | None = None,
 ) -> Sequence[Drawn]:
     """Draw from the pool at each observation."""
-    work = _AtEach(tuple(models), operator, x, loo, partial(_sampled, n=n, method=method))
-    return _for_each(work, models, rng, "sampling", progressbar)
+    work = _AtEach(tuple(models), loo, partial(_sampled, n=n, method=method))
+    return _for_each(work, models, pool, rng, "sampling", progressbar)
 
 
 def _normalised(target: ModelTarget, rng: np.random.Generator) -> tuple[Drawn, Array]:
@@ -90,25 +88,24 @@ class _AtEach:
     """Work for a group of observations, one after the other."""
 
     names: tuple[str, ...]
-    operator: Operator
-    x: Array
     loo: bool
     work: Callable[[ModelTarget, np.random.Generator], Any]
 
-    def __call__(self, models: Sequence[Source], obs: slice, seeds: Array) -> list[Any]:
+    def __call__(self, models: Sequence[Source], obs: slice, pool: Pool, seeds: Array) -> list[Any]:
         named = dict(zip(self.names, models, strict=True))
         return [
             self.work(
-                ModelTarget(named, self.operator, self.x, i, loo=self.loo),
+                ModelTarget(named, pool.at(slice(i, i + 1)), obs.start + i, loo=self.loo),
                 np.random.default_rng(seed),
             )
-            for i, seed in zip(range(obs.start, obs.stop), seeds, strict=True)
+            for i, seed in enumerate(seeds)
         ]
 
 
 def _for_each(
     work: _AtEach,
     models: Mapping[str, Source],
+    pool: Pool,
     rng: np.random.Generator,
     title: str,
     progressbar: bool | None,
@@ -120,31 +117,31 @@ def _for_each(
     results = []
     with progress_bar(n, title, progressbar) as advance:
         for group in map_observations(
-            work, tuple(models.values()), groups, [seeds[obs] for obs in groups]
+            work,
+            tuple(models.values()),
+            groups,
+            [pool.at(obs) for obs in groups],
+            [seeds[obs] for obs in groups],
         ):
             results += group
             advance(len(group))
     return results
 
 
-def log_densities(
-    models: Mapping[str, Source], operator: Operator, x: Array, y: Array, *, loo: bool
-) -> Array:
+def log_densities(models: Mapping[str, Source], pool: Pool, y: Array, *, loo: bool) -> Array:
     """Log densities of the pool, not normalised, at outcomes (point, n, d) → (point, n)."""
     each = []
     for i in range(y.shape[1]):
-        target = ModelTarget(models, operator, x, i, loo=loo)
+        target = ModelTarget(models, pool.at(slice(i, i + 1)), i, loo=loo)
         each.append(target.pool(target.log_components(y[:, i])))
     return np.stack(each, axis=1)
 
 
-def modes(
-    models: Mapping[str, Source], operator: Operator, x: Array, draws: Array, *, loo: bool
-) -> Array:
+def modes(models: Mapping[str, Source], pool: Pool, draws: Array, *, loo: bool) -> Array:
     """Outcomes of the highest density, (n, d), uphill from the highest of draws (draw, n, d)."""
     found = np.empty(draws.shape[1:])
     for i in range(draws.shape[1]):
-        target = ModelTarget(models, operator, x, i, loo=loo)
+        target = ModelTarget(models, pool.at(slice(i, i + 1)), i, loo=loo)
         height = target.pool(target.log_components(draws[:, i]))
         unit = draws[:, i].std(axis=0)
 

@@ -22,8 +22,8 @@ from lockquack.quadrature.grid import (
     NODES,
     Components,
     Grid,
+    Integrand,
     Line,
-    Pool,
     Rows,
 )
 
@@ -66,7 +66,9 @@ class ContinuousRows:
     relative_error: Array  # (row,)
 
     @classmethod
-    def of(cls, grid: Grid, pool: Pool, components: Callable[[], Components]) -> ContinuousRows:
+    def of(
+        cls, grid: Grid, pool: Integrand, components: Callable[[], Components]
+    ) -> ContinuousRows:
         """Take a pool of what is known on a grid; evaluate more where that is not enough."""
         integral = grid.integrate(pool)
         log_norm = integral.log_value[0]
@@ -283,10 +285,10 @@ class ContinuousRows:
 _VANDER = legendre.legvander(NODES, NODES.size - 1)
 
 
-def _normalised_logs(grid: Grid, pool: Pool, log_norm: Array) -> Array:
+def _normalised_logs(grid: Grid, pool: Integrand, log_norm: Array) -> Array:
     """Log of dF/du at the nodes, (15, panel)."""
     panels = grid.panels
-    return pool(panels.log_components) + panels.log_measure - log_norm[panels.row]
+    return pool(panels.log_components, panels.row) + panels.log_measure - log_norm[panels.row]
 
 
 def _value_error(logs: Array) -> Array:

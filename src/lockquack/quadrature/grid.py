@@ -23,8 +23,9 @@ Rows = NDArray[np.intp]
 #: (K, nodes, rows) log densities of the K components at nodes (nodes, rows) of the given rows;
 #: anything where a node is NaN.
 Components = Callable[[Array, Rows], Array]
-#: (K, ...) log densities of the components → (...) log density of their pool.
-Pool = Callable[[Array], Array]
+#: (K, ..., c) log densities of the components, and the row of each column, → (..., c) log density
+#: of their pool.
+Integrand = Callable[[Array, Rows], Array]
 
 _NODES = np.array(
     [
@@ -186,7 +187,7 @@ class Grid:
         """Number of rows."""
         return len(self.line.breaks)
 
-    def integrate(self, *pools: Pool) -> Integral:
+    def integrate(self, *pools: Integrand) -> Integral:
         """Integrate pools of the components over each row."""
         log_value, log_error = self._by_panel(pools)
         total = _row_sums(log_value, self.panels.row, self.n_rows)
@@ -195,7 +196,7 @@ class Grid:
     def refined(
         self,
         components: Components,
-        *pools: Pool,
+        *pools: Integrand,
         tolerance: float = 1e-9,
         rounds: int = _MAX_ROUNDS,
     ) -> Grid:
@@ -233,11 +234,12 @@ class Grid:
         log_measure[:, slot, panels.row[order]] = weight[:, order]
         return Nodes(logp.reshape(K, -1, self.n_rows), log_measure.reshape(-1, self.n_rows))
 
-    def _by_panel(self, pools: Sequence[Pool]) -> tuple[Array, Array]:
-        logs = np.stack([pool(self.panels.log_components) for pool in pools])
-        return _rule(logs, self.panels.log_measure)
+    def _by_panel(self, pools: Sequence[Integrand]) -> tuple[Array, Array]:
+        panels = self.panels
+        logs = np.stack([pool(panels.log_components, panels.row) for pool in pools])
+        return _rule(logs, panels.log_measure)
 
-    def _unresolved(self, pools: Sequence[Pool], tolerance: float) -> NDArray[np.bool_]:
+    def _unresolved(self, pools: Sequence[Integrand], tolerance: float) -> NDArray[np.bool_]:
         """Mark the panels that must be halved for some pool.
 
         An even share of the tolerance each; what falls below rounding cannot be improved.

@@ -25,16 +25,14 @@ from lockquack.errors import (
     UnsupportedError,
 )
 from lockquack.families.base import Edge
-from lockquack.fitting.base import Problem
-from lockquack.fitting.convex import ConvexProblem
+from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.identifiability import collinear, duplicates
-from lockquack.fitting.problems import problem_for
-from lockquack.fitting.smooth import SmoothProblem
+from lockquack.fitting.objective import Objective
 from lockquack.jets import Array, softmax
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
-from lockquack.operators import Linear, Locking, Operator
-from lockquack.operators.space import Interval, Phases, Positive
+from lockquack.operators.pool import Pool
 from lockquack.prediction.nodes import Laid
 from lockquack.prediction.tails import heaviest_tail
 from lockquack.rules import Rule
@@ -53,8 +51,6 @@ _FEWEST_AGREEING = 2
 _APART = 0.99
 #: Share of the observations that the second model must then have.
 _BOTH_SIDES = 0.05
-#: Share of an interval, at its ends, where a parameter counts as at its bound.
-_AT_BOUND = 5e-3
 #: Relative error of a normaliser, and missing mass of a component, that are still harmless.
 _QUADRATURE_ERROR = 1e-6
 
@@ -102,18 +98,18 @@ def _disagreement(solution: Solution) -> list[Note]:
     ]
 
 
-def blindness_notes(problem: Problem) -> list[Note]:
+def blindness_notes(objective: Objective) -> list[Note]:
     """Remark on mixtures whose proportions the Hyvärinen score hardly sees.
 
     It depends on the models' shares in the mixture at each observation. Where one model has
     nearly all of it everywhere, the modes are apart, and the score hardly knows their sizes.
     """
-    if not problem.operator.mixes or problem.K < 2:
+    if not objective.operator.mixes or objective.K < 2:
         return []
-    logp = problem.evidence.jets.logp
+    logp = objective.jets.logp
     share, _ = softmax(logp)
     largest = share.max(axis=0)
-    split = np.bincount(share.argmax(axis=0), minlength=problem.K).astype(float)
+    split = np.bincount(share.argmax(axis=0), minlength=objective.K).astype(float)
     if np.median(largest) < _APART or np.sort(split)[-2] < _BOTH_SIDES * logp.shape[1]:
         return []
     return [
@@ -126,14 +122,11 @@ def blindness_notes(problem: Problem) -> list[Note]:
     ]
 
 
-def bound_notes(problem: Problem, x: Array) -> list[Note]:
+def bound_notes(objective: Objective, x: Array) -> list[Note]:
     """Remark on parameters that ended at a bound, where they mean little."""
     notes = []
-    for block, part in problem.space.parts(x):
-        # A search hardly gets to the bound itself: slopes in free coordinates vanish before.
-        if isinstance(block, Interval) and np.any(
-            np.minimum(part - block.low, block.high - part) < _AT_BOUND * (block.high - block.low)
-        ):
+    for block, part in objective.space.parts(x):
+        if block.at_bound(part):
             notes.append(
                 Note(
                     IdentifiabilityWarning,
@@ -141,7 +134,7 @@ def bound_notes(problem: Problem, x: Array) -> list[Note]:
                     "not determine it. Fix it, or use another rule.",
                 )
             )
-        if isinstance(block, Phases) and block.cap and np.ptp(part) > 0.999 * block.cap:
+        if block.at_cap(part):
             notes.append(
                 Note(
                     IdentifiabilityWarning,
@@ -152,17 +145,11 @@ def bound_notes(problem: Problem, x: Array) -> list[Note]:
     return notes
 
 
-def node_notes(
-    laid: Sequence[Laid], problem: Problem, x: Array, observations: Observations
-) -> list[Note]:
+def node_notes(laid: Sequence[Laid], pool: Pool, observations: Observations) -> list[Note]:
     """Remark on normalisers that the fit rests on and that may be wrong."""
     if not laid:
         return []
-
-    def pool(logp: Array) -> Array:
-        return problem.operator.pool_density(logp, x)
-
-    error = np.concatenate([part.log_norm(pool)[1] for part in laid])
+    error = np.concatenate([part.log_norm(pool.at(part.obs))[1] for part in laid])
     missing = np.concatenate([part.missing for part in laid], axis=1).max(axis=0)
     return _quadrature_notes(np.maximum(error, missing), observations)
 
@@ -282,13 +269,13 @@ def _sampling_errors(scored: Array) -> Array:
 
 
 def identifiability_notes(
-    names: tuple[str, ...], problem: Problem, solution: Solution, mcse: Array, scored: Array
+    names: tuple[str, ...], fitter: Fitter, solution: Solution, mcse: Array, scored: Array
 ) -> list[Note]:
     """Remark on models that the score cannot tell apart, and on weights that are not unique."""
-    relative = _convex_relative(problem)
-    if relative is None or isinstance(problem.space.blocks[0], Positive):
+    relative = convex_relative(fitter)
+    if relative is None or not fitter.objective.operator.on_simplex:
         return []
-    weights, size = problem.weights(solution.x), float(solution.scale)
+    weights, size = fitter.objective.weights(solution.x), float(solution.scale)
     # What too few draws hide is noted elsewhere; it does not make models alike.
     noise = np.where(_noisy(mcse, scored) | np.isnan(mcse), 0.0, mcse)
     alike = duplicates(relative, weights, noise, size)
@@ -301,7 +288,7 @@ def identifiability_notes(
         )
         for group in alike
     ]
-    if relative is not problem:
+    if relative is not fitter:
         return notes
     return notes + [
         Note(
@@ -315,34 +302,16 @@ def identifiability_notes(
     ]
 
 
-def _convex_relative(problem: Problem) -> ConvexProblem | None:
-    """Return the problem, or a convex one of the same models and rule; None for formulas.
-
-    Models whose pools of two all score alike by one operator are alike for any.
-    """
-    if isinstance(problem, ConvexProblem):
-        return problem
-    if not isinstance(problem, SmoothProblem):
-        return None
-    for operator in (Linear(), Locking()):
-        kind = problem_for(operator, problem.rule)
-        if issubclass(kind, ConvexProblem):
-            return kind(operator, problem.rule, problem.evidence, problem.concentration)
-    return None
-
-
-def examine_edges(
-    models: Mapping[str, Source], operator: Operator, rule: Rule, x: Array
-) -> list[Note]:
+def examine_edges(models: Mapping[str, Source], pool: Pool, rule: Rule) -> list[Note]:
     """Look at the combination where supports end; refuse one for which the rule is not proper."""
     likelihoods = [model.likelihood for model in models.values()]
-    weights = operator.weights(x, len(likelihoods))
-    used = [each for each, w in zip(likelihoods, weights, strict=True) if w != 0]
+    weights = np.asarray(pool.weights.reshape(pool.K, -1).any(axis=1))
+    used = [each for each, w in zip(likelihoods, weights, strict=True) if w]
     places = {edge.at for each in used for edge in each.edges if np.isfinite(edge.at)}
     steep = []
     for at in sorted(places):
         orders = [each.order_at(at) for each in likelihoods]
-        pooled = Edge(at, _pooled_order(orders, operator, x))
+        pooled = Edge(at, _pooled_order(orders, pool))
         if not rule.bears(pooled):
             raise EdgeError(
                 f"The combination does not vanish smoothly at {at:g} (it goes like "
@@ -367,7 +336,7 @@ def examine_edges(
     ]
 
 
-def _pooled_order(orders: Sequence[float | None], operator: Operator, x: Array) -> float:
+def _pooled_order(orders: Sequence[float | None], pool: Pool) -> float:
     """Order at which the pool vanishes at an edge, from those of its members (None: it is zero).
 
     Log densities are order × log distance there; two very small distances tell the slope.
@@ -376,18 +345,23 @@ def _pooled_order(orders: Sequence[float | None], operator: Operator, x: Array) 
     finite = np.array([np.inf if order is None else order for order in orders])
     with np.errstate(invalid="ignore"):
         logp = np.where(finite[:, None] == 0, 0.0, finite[:, None] * log_distance)
-    pooled = operator.pool_density(logp, x)
-    if not np.isfinite(pooled).all():
-        return np.inf
-    return float(np.diff(pooled)[0] / np.diff(log_distance)[0])
+    # Where weights differ, the least order of all observations counts.
+    n = pool.x.shape[1] if pool.varies else 1
+    pooled = np.stack(
+        [pool(np.repeat(each[:, None], n, axis=1), np.arange(n)) for each in logp.T]
+    )  # (distance, n)
+    with np.errstate(invalid="ignore"):
+        slopes = np.diff(pooled, axis=0)[0] / np.diff(log_distance)[0]
+    known = np.asarray(np.isfinite(pooled).all(axis=0))
+    return float(np.where(known, slopes, np.inf).min())
 
 
-def examine_tails(models: Mapping[str, Source], operator: Operator, x: Array) -> list[Note]:
+def examine_tails(models: Mapping[str, Source], pool: Pool) -> list[Note]:
     """Refuse a pool that cannot be normalised, where its operator does not rule that out."""
-    if operator.always_integrable:
+    if pool.operator.always_integrable:
         return []
     unknown = [name for name, model in models.items() if not model.can.evaluate]
-    if unknown and isinstance(operator, Locking):
+    if unknown and not pool.operator.signed:
         return [
             Note(
                 SupportWarning,
@@ -402,7 +376,7 @@ def examine_tails(models: Mapping[str, Source], operator: Operator, x: Array) ->
             "known at the observed outcomes only, so it cannot be checked. Use Hybrid() without "
             "signed, or make the model with from_family or a PPL adapter."
         )
-    heavy = heaviest_tail(models, operator, x)
+    heavy = heaviest_tail(models, pool)
     if heavy is not None:
         observation, slope = heavy
         place = next(iter(models.values())).observations.describe(observation)

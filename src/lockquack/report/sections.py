@@ -13,7 +13,7 @@ import pandas as pd
 
 from lockquack import __version__
 from lockquack.combination.combination import Combination
-from lockquack.combination.table import certificate, header, parameter_lines, score_name
+from lockquack.combination.table import header, parameter_lines, score_name
 from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.plots import plot_compare, plot_densities, plot_pit
 from lockquack.remarks.notes import Note
@@ -118,7 +118,7 @@ def what_was_combined(contents: Contents) -> str:
             for part in line.split("   ")
             if part
         ),
-        "solution": certificate(fit),
+        "solution": fit.fitter.certificate(fit.solution),
     }
     if fit.models is None:
         models = paragraph(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockquack.registry import resolve
+from lockquack.registry import look_up
 from lockquack.rules.base import Pooled, Rule
 from lockquack.rules.hyvarinen import Hyvarinen
 from lockquack.rules.log_score import LogScore
@@ -12,8 +12,8 @@ RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Hyvarinen, LogScore
 
 
 def get_rule(rule: Rule | type[Rule] | str) -> Rule:
-    """Resolve a rule, its class or its name."""
-    return resolve("rule", rule, Rule, RULES)  # type: ignore[type-abstract]
+    """Look up a rule, its class or its name."""
+    return look_up("rule", rule, Rule, RULES)  # type: ignore[type-abstract]
 
 
 __all__ = ["RULES", "Hyvarinen", "LogScore", "PairwiseScore", "Pooled", "Rule", "get_rule"]

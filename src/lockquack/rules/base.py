@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lockquack.draws.collapse import Collapsed
+from lockquack.errors import UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet
+from lockquack.rules.wishes import INTEGRAL, Wish
 from lockquack.transforms import Transform
 
 
@@ -20,8 +22,7 @@ class Pooled:
     """A pool at n observations, or its derivatives with the parameters along a first axis."""
 
     jet: Jet
-    log_norm: Array  # (..., n): log of the pool's integral; zeros where it needs none
-    neighbours: Array | None = None  # (..., neighbour, n): its log density beside the outcome
+    known: Mapping[Wish, Array]  # what each wish of the rule has come to, (..., n)
 
 
 class Rule(ABC):
@@ -30,14 +31,23 @@ class Rule(ABC):
     name: ClassVar[str]
     #: Its name in a sentence.
     label: ClassVar[str]
-    #: Whether it needs the normalised density, or any multiple of it will do.
-    needs_normaliser: ClassVar[bool] = False
+    #: What it wants to know besides the jet.
+    wishes: ClassVar[tuple[Wish, ...]] = ()
     #: Whether it needs derivatives in the outcome.
     needs_derivatives: ClassVar[bool] = False
     #: Whether it needs the value of the density itself.
     needs_density: ClassVar[bool] = False
-    #: Whether it needs the density at neighbouring outcomes, so discrete ones.
-    needs_neighbours: ClassVar[bool] = False
+    #: Whether it is for discrete outcomes only.
+    is_for_discrete: ClassVar[bool] = False
+
+    @property
+    def needs_normaliser(self) -> bool:
+        """Whether it needs the normalised density, or any multiple of it will do."""
+        return INTEGRAL in self.wishes
+
+    def with_scale(self, scale: Any) -> Rule:
+        """Return the rule with another unit of the outcome, where it has one."""
+        raise UnsupportedError(f"{self!r} has no scale; only the Hyvärinen score does.")
 
     @property
     def options(self) -> dict[str, Any]:

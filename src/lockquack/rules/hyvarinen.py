@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -87,6 +87,12 @@ class Hyvarinen(Rule):
     def options(self) -> dict[str, Any]:
         """What it was made with, as JSON can hold it."""
         return {"scale": self.scale, "transform": self.transform, "bounds": self.bounds}
+
+    def with_scale(self, scale: Any) -> Hyvarinen:
+        """Return the rule with another unit of the outcome."""
+        if self.scale is not None:
+            raise ParameterError(f"There are two scales, {self!r} and scale={scale!r}; give one.")
+        return replace(self, scale=scale)
 
     @cached_property
     def coordinates(self) -> Transform | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
 from lockquack.rules.base import Pooled, Rule
+from lockquack.rules.wishes import INTEGRAL
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,16 @@ class LogScore(Rule):
 
     name = "log"
     label = "log"
-    needs_normaliser = True
+    wishes = (INTEGRAL,)
     needs_density = True
 
     def score(self, pooled: Pooled) -> Array:
         """Score each observation, (n,)."""
-        return pooled.jet.logp - pooled.log_norm
+        return pooled.jet.logp - pooled.known[INTEGRAL]
 
     def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
         """Slopes of the scores in the parameters, (P, n)."""
-        return tangent.jet.logp - tangent.log_norm
+        return tangent.jet.logp - tangent.known[INTEGRAL]
 
     def mcse(self, collapsed: Collapsed, unit: Array) -> float:
         """Monte Carlo standard error of the total score of a model."""

@@ -10,6 +10,7 @@ from scipy.special import expit
 from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
 from lockquack.rules.base import Pooled, Rule
+from lockquack.rules.wishes import NEIGHBOURS
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class PairwiseScore(Rule):
     name = "pairwise"
     label = "pairwise conditional"
     needs_density = True
-    needs_neighbours = True
+    wishes = (NEIGHBOURS,)
+    is_for_discrete = True
 
     def score(self, pooled: Pooled) -> Array:
         """Score each observation, (n,)."""
@@ -67,5 +69,4 @@ class PairwiseScore(Rule):
 
 def _rise(pooled: Pooled) -> Array:
     """Log of q(z)/q(y) for each neighbour z, (..., neighbour, n)."""
-    assert pooled.neighbours is not None
-    return pooled.neighbours - pooled.jet.logp[..., None, :]
+    return pooled.known[NEIGHBOURS] - pooled.jet.logp[..., None, :]

@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array
+from lockquack.solvers.differences import central_differences
 
 #: The value and the gradient of f at z.
 Objective = Callable[[Array], tuple[float, Array]]
@@ -49,6 +50,9 @@ _QUASI_EVALUATIONS = 1000
 _MEMORY = 20
 #: Largest slope, in units of the scale, at which it hands over to Newton's method.
 _QUASI_SLOPE = 1e-7
+#: Share of the largest eigenvalue below which a direction is flat to BFGS, a step off a saddle,
+#: and the largest slope, in units of the scale, at which it stops.
+_ROUGHLY_FLAT, _NUDGE, _SETTLED = 1e-6, 0.05, 1e-8
 _CONVERGED = "converged"
 
 
@@ -313,15 +317,14 @@ class _Problem:
 
     def _differences(self, z: Array, shrinkage: float) -> Array:
         """Differentiate the gradient, a row for each entry of z; NaN where it is not finite."""
-        rows = np.full((len(z), len(z)), np.nan)
-        for j, entry in enumerate(z.tolist()):
-            ahead, behind = z.copy(), z.copy()
-            length = shrinkage * _DIFFERENCE * max(1.0, abs(entry))
-            ahead[j], behind[j] = entry + length, entry - length
-            right, left = self.at(ahead), self.at(behind)
-            if right.finite and left.finite:
-                rows[j] = (right.gradient - left.gradient) / (ahead[j] - behind[j])
-        return rows
+
+        def gradient(at: Array) -> Array:
+            point = self.at(at)
+            return point.gradient if point.finite else np.full_like(at, np.nan)
+
+        return central_differences(
+            gradient, z, shrinkage * _DIFFERENCE * np.maximum(1.0, np.abs(z))
+        )
 
 
 def _from_starts(
@@ -362,20 +365,8 @@ def _quasi_newton(problem: _Problem, start: _Point, tol: float) -> tuple[_Point,
     """Go downhill by L-BFGS; return where it ended and how many steps it took."""
     if start.z.size == 0:
         return start, 0
-    highest = start.value
-
-    def guarded(z: Array) -> tuple[float, Array]:
-        # The line search cannot take infinity, and would take a huge number for a reason to
-        # shorten the step to nothing; above all that was seen is high enough to be refused.
-        nonlocal highest
-        point = problem.at(z)
-        if not point.finite:
-            return highest + 1.0, np.zeros_like(z)
-        highest = max(highest, point.value)
-        return point.value, point.gradient
-
     result = minimize(
-        guarded,
+        _guarded(problem, start),
         start.z,
         jac=True,
         method="L-BFGS-B",
@@ -390,6 +381,53 @@ def _quasi_newton(problem: _Problem, start: _Point, tol: float) -> tuple[_Point,
     end = problem.at(np.asarray(result.x, dtype=np.float64))
     lower = end.finite and end.value <= start.value
     return (end if lower else start), int(result.nit)
+
+
+def _guarded(problem: _Problem, start: _Point) -> Objective:
+    """Return f for a line search, which cannot take infinity.
+
+    It would take a huge number for a reason to shorten the step to nothing; above all that was
+    seen is high enough to be refused.
+    """
+    highest = start.value
+
+    def guarded(z: Array) -> tuple[float, Array]:
+        nonlocal highest
+        point = problem.at(z)
+        if not point.finite:
+            return highest + 1.0, np.zeros_like(z)
+        highest = max(highest, point.value)
+        return point.value, point.gradient
+
+    return guarded
+
+
+def downhill(objective: Objective, start: Array, hessian: Array, *, scale: float) -> Array:
+    """Minimise a smooth f from a start where its Hessian is about known, by BFGS.
+
+    Where the Hessian has a negative eigenvalue, the start is a saddle, and the search begins
+    beside it.
+    """
+    if start.size == 0:
+        return start
+    problem = _Problem(objective, float(scale))
+    values, vectors = np.linalg.eigh(hessian / scale)
+    size = np.maximum(np.abs(values), _ROUGHLY_FLAT * np.abs(values).max(initial=1e-300))
+    if values.min() < -_ROUGHLY_FLAT * size.max():
+        start = start + _NUDGE * vectors[:, 0]
+    first = problem.at(start)
+    if not first.finite:
+        return start
+    inverse = (vectors / size) @ vectors.T
+    result = minimize(
+        _guarded(problem, first),
+        start,
+        jac=True,
+        method="BFGS",
+        options={"gtol": _SETTLED, "maxiter": _QUASI_STEPS, "hess_inv0": (inverse + inverse.T) / 2},
+    )
+    end = problem.at(np.asarray(result.x, dtype=np.float64))
+    return end.z if end.finite and end.value <= first.value else start
 
 
 def _descend(problem: _Problem, point: _Point, tol: float, max_iter: int) -> MultistartSolution:

@@ -1,0 +1,69 @@
+"""How an objective is minimised, once and again for other countings of the observations."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lockquack.fitting.objective import Objective
+from lockquack.jets import Array
+from lockquack.solvers.base import Solution
+
+
+@dataclass(frozen=True)
+class Fitter(ABC):
+    """A way to the parameters that an objective asks for, or to weights that a formula gives."""
+
+    objective: Objective
+
+    #: In a word or two, how it is done.
+    kind: ClassVar[str]
+    #: Whether the parameters depend on the observations through a sum over them.
+    resamples: ClassVar[bool] = True
+    #: Whether the parameters are the optimum of the objective.
+    is_optimum: ClassVar[bool] = True
+    #: Whether the objective is convex in weights on the simplex; see :class:`ConvexFitter`.
+    is_convex: ClassVar[bool] = False
+    #: Whether fitting again takes a few sums over the observations only.
+    refits_cheaply: ClassVar[bool] = True
+
+    @abstractmethod
+    def solve(self) -> Solution:
+        """Fit the parameters, every observation counting once."""
+
+    @abstractmethod
+    def refit_many(self, counts: Array, x: Array) -> Array:
+        """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
+
+        ``x`` is the solution for equal counts.
+        """
+
+    def refit(self, counts: Array, x: Array) -> Array:
+        """Fit again, exactly, for one counting of the observations, (n,) → (P,)."""
+        return self.refit_many(counts[None], x)[0]
+
+    def value(self, x: Array) -> float:
+        """Return the objective at x."""
+        return self.objective.value(x)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What it was made with besides the objective: numbers and arrays over models."""
+        return {}
+
+    def certificate(self, solution: Solution) -> str:
+        """Say how far the solution can be from the best one, or what speaks for it."""
+        failed = "" if solution.converged else f"NOT CONVERGED, {solution.status}; "
+        steps = f"{int(solution.iterations)} steps"
+        if solution.starts is None:
+            return (
+                f"{failed or 'Certified: '}within {float(solution.gap):.1e} of the best objective, "
+                f"{float(solution.relative_gap):.0e} of its size; {steps}"
+            )
+        agreeing, tried = solution.starts
+        return (
+            f"{failed}Not convex: {agreeing} of {tried} starts agree on the best solution; "
+            f"slopes within {solution.stationarity:.0e} of the objective's size; {steps}"
+        )

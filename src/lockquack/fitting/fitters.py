@@ -1,0 +1,64 @@
+"""Which operator can be fitted by which rule, and how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockquack.fitting.convex import ConvexFitter
+from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.formulas import (
+    ChoiceByMarginalLikelihood,
+    EqualWeights,
+    ModelAveraging,
+    PseudoBMA,
+    PseudoBMAPlus,
+)
+from lockquack.fitting.hybrid_hyvarinen import HybridHyvarinen
+from lockquack.fitting.linear_log_score import LinearLogScore
+from lockquack.fitting.locking_density import LockingLogScore, LockingPairwise
+from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
+from lockquack.fitting.selection import SelectionFitter
+from lockquack.fitting.smooth import SmoothFitter
+from lockquack.operators import Hybrid, Linear, Locking, Operator, Selection
+from lockquack.rules import RULES, Hyvarinen, LogScore, PairwiseScore, Rule
+
+#: Pairs that have a solver of their own; :class:`SmoothFitter` does all others.
+FITTERS: dict[tuple[type[Operator], type[Rule]], type[Fitter]] = {
+    (Locking, Hyvarinen): LockingHyvarinen,
+    (Locking, LogScore): LockingLogScore,
+    (Locking, PairwiseScore): LockingPairwise,
+    (Linear, LogScore): LinearLogScore,
+    (Hybrid, Hyvarinen): HybridHyvarinen,
+    **{(Selection, rule): SelectionFitter for rule in RULES.values()},
+}
+
+#: Ways to weight a mixture that are no search, by name.
+FORMULAS: dict[str, type[Fitter]] = {
+    "equal": EqualWeights,
+    "pseudo-BMA": PseudoBMA,
+    "pseudo-BMA+": PseudoBMAPlus,
+    "BMA": ModelAveraging,
+    "selection by marginal likelihood": ChoiceByMarginalLikelihood,
+}
+
+
+def fitter_for(operator: Operator, rule: Rule) -> type[Fitter]:
+    """Find how to fit an operator by a rule."""
+    found = FITTERS.get((type(operator), type(rule)), SmoothFitter)
+    return found if operator.on_simplex or found is LockingHyvarinen else SmoothFitter
+
+
+def convex_relative(fitter: Fitter) -> ConvexFitter | None:
+    """Return the fitter, or a convex one of the same models and rule; None for formulas.
+
+    Models whose pools of two all score alike by one operator are alike for any.
+    """
+    if isinstance(fitter, ConvexFitter):
+        return fitter
+    if not fitter.is_optimum:
+        return None
+    for operator in (Linear(), Locking()):
+        kind = fitter_for(operator, fitter.objective.rule)
+        if issubclass(kind, ConvexFitter):
+            return kind(replace(fitter.objective, operator=operator))
+    return None

@@ -1,0 +1,130 @@
+"""Pools: operators bound to their parameters, which know their observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.jets import Array, Jet
+from lockquack.operators.base import Operator
+
+Rows = NDArray[np.intp]
+
+
+class Pooling(Protocol):
+    """A way to make one density of K, for each of some observations."""
+
+    def __call__(self, logp: Array, rows: Rows) -> Array:
+        """Pool log densities (K, ..., c); column i belongs to observation ``rows[i]``.
+
+        The result, (..., c), is not normalised.
+        """
+
+    def at(self, obs: slice | Rows) -> Pooling:
+        """Return the same for some of the observations, which are then counted from 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """An operator with its parameters for K models.
+
+    Parameters are the same at all observations, (P,), or differ between them, (P, n).
+    """
+
+    operator: Operator
+    x: Array
+    K: int
+
+    @property
+    def varies(self) -> bool:
+        """Whether the parameters differ between observations."""
+        return self.x.ndim == 2
+
+    @cached_property
+    def weights(self) -> Array:
+        """Share of each model, (K,), or (K, n) where it differs."""
+        return self.operator.weights(self.x, self.K)
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """Parameters besides the weights, by name: they are the same at all observations."""
+        return self.operator.parameters(self.x.mean(axis=1) if self.varies else self.x, self.K)
+
+    @property
+    def mixture_above(self) -> Array | None:
+        """Coefficients of a mixture above the pool, shaped like the weights, where one is known."""
+        return self.operator.mixture_above(self.x, self.K)
+
+    def __call__(self, logp: Array, rows: Rows) -> Array:
+        """Pool log densities (K, ..., c); column i belongs to observation ``rows[i]``."""
+        return self.operator.pool_density(logp, self._columns(rows))
+
+    def jet(self, jets: Jet, rows: Rows) -> Jet:
+        """Pool jets (K, ..., c) in the same way."""
+        return self.operator.pool(jets, self._columns(rows))
+
+    def at(self, obs: slice | Rows) -> Pool:
+        """Return the pool of some of the observations, which are then counted from 0."""
+        return replace(self, x=self.x[:, obs]) if self.varies else self
+
+    def without_unused(self) -> tuple[Pool, NDArray[np.bool_]]:
+        """Leave out models that have no weight anywhere; tell which are left."""
+        keep = np.asarray(self.weights.reshape(self.K, -1).any(axis=1))
+        rest = None if keep.all() else self.operator.restrict(self.x, keep)
+        if rest is None:
+            return self, np.ones(self.K, dtype=np.bool_)
+        return Pool(*rest, int(keep.sum())), keep
+
+    def _columns(self, rows: Rows) -> Array:
+        return self.x[:, rows] if self.varies else self.x
+
+
+@dataclass(frozen=True)
+class OneModel:
+    """One of the models, as a pool of all."""
+
+    k: int
+
+    def __call__(self, logp: Array, rows: Rows) -> Array:
+        """Take that model's log densities."""
+        return logp[self.k]
+
+    def at(self, obs: slice | Rows) -> OneModel:
+        """Return the same: it does not depend on the observation."""
+        return self
+
+
+@dataclass(frozen=True)
+class GeometricMean:
+    """The geometric mean of two models."""
+
+    j: int
+    k: int
+
+    def __call__(self, logp: Array, rows: Rows) -> Array:
+        """Average two models' log densities."""
+        return (logp[self.j] + logp[self.k]) / 2
+
+    def at(self, obs: slice | Rows) -> GeometricMean:
+        """Return the same: it does not depend on the observation."""
+        return self
+
+
+@dataclass(frozen=True)
+class PoolOfSome:
+    """A pool of some of the models, as one of all."""
+
+    pool: Pooling
+    places: tuple[int, ...]
+
+    def __call__(self, logp: Array, rows: Rows) -> Array:
+        """Pool those models' log densities."""
+        return self.pool(logp[list(self.places)], rows)
+
+    def at(self, obs: slice | Rows) -> PoolOfSome:
+        """Return the pool of some of the observations."""
+        return PoolOfSome(self.pool.at(obs), self.places)
