@@ -24,10 +24,9 @@ from lockquack import cli
 from lockquack.cli import options, paper, sample
 from lockquack.cli.commands import NAMES, find_command
 from lockquack.draws.blocks import Kind
-from lockquack.errors import ConvergenceWarning
 from lockquack.operators import OPERATORS
 from lockquack.paper import experiments, style
-from lockquack.remarks.notes import Note
+from lockquack.remarks.solver import StoppedEarly
 from lockquack.rules import RULES
 from lockquack.sampling.samplers import SAMPLERS
 from lockquack.sources.csv import read_draws
@@ -516,11 +515,11 @@ def test_interrupted(run, monkeypatch):
 
 def test_status_of_a_fit_that_did_not_converge(run, monkeypatch, models):
     fit = lq.lock(models)
-    doubtful = replace(fit, notes=(Note(ConvergenceWarning, "The solver stopped early."),))
+    doubtful = replace(fit, remarks=(StoppedEarly("no progress", 1e-3, 0.1),))
     monkeypatch.setattr("lockquack.cli.fitting.combine", lambda *_, **__: doubtful)
     status, said, _ = run("weights", "normal.nc", "student.nc", *FAMILIES)
     assert status == 3
-    assert "Note: The solver stopped early." in said
+    assert "Note: The solver stopped early (no progress): " in said
 
 
 def test_notes_go_where_they_belong(run):

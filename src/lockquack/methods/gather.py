@@ -8,10 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from lockquack.checks.models import naming
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
-from lockquack.errors import UnsupportedError
+from lockquack.errors import UnsupportedError, naming
 from lockquack.fitting.evidence import Evidence
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Predictive
@@ -21,6 +20,7 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
 from lockquack.prediction.nodes import Laid, lay_nodes
 from lockquack.rules import Rule
+from lockquack.words import HYVARINEN, LOG_SCORE, Text, advice
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def gather(
     density = rule.needs_density or operator.needs_density
     collapsed = []
     for name, model in models.items():
-        with naming(name):
+        with naming(f"Model {name!r}"):
             collapsed.append(
                 rule.view(model).predict(
                     scores,
@@ -70,8 +70,13 @@ def gather(
             models,
             loo=scores == "loo",
             of_all=operator.vanishes_with_any,
-            what=f"{operator!r} cannot be fitted by the {rule.label} score, which needs its "
-            "normaliser; use Hyvarinen(), or mix them by stack",
+            what=Text(
+                f"{operator!r} cannot be fitted by the {rule.label} score, which needs its "
+                "normaliser; use ",
+                HYVARINEN,
+                ", or ",
+                advice("mix them by stack", "--operator linear"),
+            ),
             progressbar=progressbar,
         )
     )
@@ -108,8 +113,11 @@ def _neighbours(models: Mapping[str, Predictive], rule: Rule, scores: Kind) -> A
     require_evaluable(models, what)
     if not are_discrete(models):
         raise UnsupportedError(
-            f"The {rule.label} score is for discrete outcomes; these have densities. Use "
-            "Hyvarinen() or LogScore()."
+            f"The {rule.label} score is for discrete outcomes; these have densities. Use ",
+            HYVARINEN,
+            " or ",
+            LOG_SCORE,
+            ".",
         )
     first = next(iter(models.values()))
     groups = first.observation_slices()
