@@ -466,6 +466,12 @@ WRONG = [
     (["weights", "data.csv", "--y", "data.csv"], 1, "by --var-name"),
     (["weights", "normal.nc", "normal.zarr"], 1, "NAME=normal.nc"),
     (["weights", "normal.nc", "student.nc"], 1, "--operator linear"),
+    (["weights", "normal.nc", "student.nc"], 1, "Name its likelihood by --family"),
+    (["weights", "normal.nc", "student.nc", "--operator", "superposition"], 1, "--family"),
+    (["weights", "normal.nc", "student.nc", "--rule", "log"], 1, "; use --rule hyvarinen, or"),
+    (["weights", "normal.nc", "--family", "half_cauchy"], 1, "use --score-transform log"),
+    (["weights", "normal.nc", "--family", "laplace_"], 1, "log score"),
+    (["weights", "normal.nc", "--rule", "pairwise", "--family", "normal"], 1, "Use --rule hyv"),
     (["weights", "normal.nc", "shifted.nc", "--operator", "linear"], 1, "shift"),
     (["weights", "data.json"], 1, "not a NetCDF file"),
     (["weights", "normal.nc", "-o", "nowhere/w.csv"], 1, "There is no folder nowhere"),
@@ -481,7 +487,8 @@ def test_one_line_says_what_is_wrong(run, arguments, status, expected):
     assert (got, out) == (status, "")
     assert expected in heard
     assert heard.count("\n") == 1
-    assert "from_family" not in heard
+    for python in ("from_family", "LogScore(", "Hyvarinen(", "lq.", "='", "adapter"):
+        assert python not in heard
 
 
 def test_traceback_for_developers(run):

@@ -63,7 +63,9 @@ class Combination(Plotting):
     mcse
         Monte Carlo standard error of each model's total score.
     remarks
-        What to know before trusting it; each was warned of when it was fitted.
+        What to know before trusting it; each was warned of when it was fitted. A remark has a
+        ``message``, a ``code``, a ``category`` of warnings, and a ``title``, a ``meaning`` and a
+        ``remedy`` in plain words.
     models
         The models, or None after :func:`load`.
 
