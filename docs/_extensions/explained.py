@@ -21,7 +21,7 @@ def as_markdown(kind: type[remarks.Remark]) -> str:
     """Write one kind of remark as an entry of a definition list."""
     return (
         f"**{kind.title}** (`{kind.code}`)\n"
-        f": “{kind.of_example()}”\n\n"
+        f": `{kind.of_example()}`\n\n"
         f"  {kind.meaning}\n\n"
         f"  **What to do.** {kind.remedy}\n"
     )
