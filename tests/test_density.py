@@ -19,12 +19,13 @@ from lockquack.errors import (
 )
 from lockquack.operators import Locking
 from lockquack.operators.pool import Pool
+from lockquack.prediction.examine import examine_density
 from lockquack.prediction.pooled import (
     Normalised,
     at_observed,
 )
 from lockquack.quadrature.grid import KRONROD, LEGENDRE, NODES, Grid, Line
-from lockquack.remarks.notes import density_notes
+from lockquack.remarks.densities import WrongNormaliser
 from tests.helpers import lock, normalise, pooled_distribution
 
 
@@ -328,7 +329,7 @@ def test_nodes_that_were_refined_for_the_solution_are_not_warned_of():
         str(m): lq.from_family("normal", y=y, mu=np.full((4, 50), m), sigma=1.0) for m in means
     }
     fit = lq.combine(models, lq.Hoelder(-1), lq.LogScore(), scores="held-out")
-    assert fit.notes == ()
+    assert fit.remarks == ()
 
     def pool(z):
         return 1 / np.sum(fit.weights.values / stats.norm.pdf(z, means, 1.0))
@@ -345,12 +346,13 @@ def test_a_normaliser_that_is_not_a_number_is_warned_of(normals):
         result = Normalised(**good, missing=0 * ones, pareto_k=0 * ones)
         only = {"left": normals["left"]}
         observations = normals["left"].observations
-        assert density_notes(only, result, observations) == []
+        assert examine_density(only, result, observations) == []
         getattr(result, part)[4] = np.nan
-        (note,) = density_notes(only, result, observations)
-        assert note.category is QuadratureWarning
-        assert "1 observation(s)" in note.message
-        assert "observation 4" in note.message
+        (remark,) = examine_density(only, result, observations)
+        assert remark == WrongNormaliser(1, np.inf, "observation 4")
+        assert remark.category is QuadratureWarning
+        assert "1 observation(s)" in remark.message
+        assert "observation 4" in remark.message
 
 
 def test_what_cannot_be_normalised_is_said(rng, normals):

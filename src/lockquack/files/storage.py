@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError, LockquackWarning
+from lockquack.errors import LockquackError
 from lockquack.files.places import WRITTEN_BY, written_whole
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitter import Fitter
@@ -22,6 +22,7 @@ from lockquack.jets import Array, Jet
 from lockquack.models.observations import as_observations
 from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
+from lockquack.remarks import read_remark
 from lockquack.rules import RULES
 from lockquack.rules.wishes import WISHES
 from lockquack.solvers.base import Solution
@@ -82,7 +83,7 @@ def save_combination(fit: Combination, path: str | Path) -> None:
             "status": str(solution.status),
             "starts": json.dumps(solution.starts),
             "stationarity": solution.stationarity,
-            "notes": json.dumps([[note.category.__name__, note.message] for note in fit.notes]),
+            "remarks": json.dumps([remark.record() for remark in fit.remarks]),
         },
     )
     _write(dataset, Path(path))
@@ -110,9 +111,7 @@ def _arrays(fit: Combination) -> dict[str, Any]:
 
 def load_combination(path: str | Path) -> Combination:
     """Read a combination; see :func:`lockquack.load`."""
-    from lockquack import errors
     from lockquack.combination.combination import Combination
-    from lockquack.remarks.notes import Note
 
     dataset = _read(xr.open_dataset, _existing(path))
     attrs = dataset.attrs
@@ -145,10 +144,7 @@ def load_combination(path: str | Path) -> Combination:
             stationarity=float(attrs["stationarity"]),
         ),
         mcse=arrays["mcse"].values,
-        notes=tuple(
-            Note(getattr(errors, category, LockquackWarning), message)
-            for category, message in json.loads(attrs["notes"])
-        ),
+        remarks=tuple(map(read_remark, json.loads(attrs["remarks"]))),
         random_seed=json.loads(str(attrs["random_seed"])),
         models=None,
     )
@@ -209,10 +205,11 @@ def _explaining(path: Path) -> Iterator[None]:
             raise ImportError(
                 f"{path} needs h5netcdf, if it is a NetCDF file: pip install 'lockquack[netcdf]'."
             ) from error
-        raise LockquackError(
-            f"{path} is not a NetCDF file or Zarr store that can be read "
+        unreadable = LockquackError(
+            "This is not a NetCDF file or Zarr store that can be read "
             f"({type(error).__name__}: {error})."
-        ) from error
+        )
+        raise unreadable.within(str(path)) from error
 
 
 def _write(data: xr.Dataset | xr.DataTree, path: Path, *, zarr: bool = False) -> None:

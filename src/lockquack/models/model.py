@@ -23,6 +23,7 @@ from lockquack.models.observations import Observations
 from lockquack.numeric import and_more
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
+from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -139,8 +140,8 @@ class Predictive(ABC):
         if not self.has_derivatives:
             raise UnsupportedError(
                 f"{self.likelihood.description} has log densities only, without derivatives in "
-                "the outcome. Make the model with from_family or a PPL adapter, or give "
-                "from_arrays grad= and curv=. Log densities are enough for LogScore() and lq.stack."
+                "the outcome. ",
+                GIVE_DERIVATIVES,
             )
 
     @property
@@ -584,7 +585,8 @@ class Predictive(ABC):
     def _not_evaluable(self) -> UnsupportedError:
         return UnsupportedError(
             f"{self.likelihood.description} holds values at the observed outcomes only, so its "
-            "density elsewhere is not known. Use from_family or a PPL adapter."
+            "density elsewhere is not known. ",
+            NAME_ITS_LIKELIHOOD,
         )
 
     def _require_finite(self, collapsed: Collapsed) -> None:
