@@ -15,8 +15,8 @@ import numpy as np
 from arviz_base import from_dict
 
 import lockquack as lq
-from lockquack import kernels
 from lockquack.draws.collapse import collapse
+from lockquack.kernels import choice as kernels
 from lockquack.models.source import Source
 from lockquack.parallel.threads import thread_map
 from lockquack.solvers.mixture_proportions import mixture_proportions

@@ -46,7 +46,7 @@ def predict(
     fit: lq.Combination, y: Any = None, *, models: Models | None = None, **data: Any
 ) -> Any:
     """Predict other observations: by data about them, or by the models made for them."""
-    return fit.at(y, **data) if models is None else fit.predict_at(models)
+    return fit.predict(y, **data) if models is None else fit.predict(models=models)
 
 
 @contextmanager

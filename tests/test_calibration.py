@@ -98,13 +98,13 @@ def test_the_table_shows_what_combining_bought(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LockquackWarning)
         table = fit.coverage([0.5, 0.9])
-    assert list(table.index) == ["[locking]", "[stacking]", "low", "high"]
-    assert table.loc["[locking]", "uniformity_p"] > 0.01
+    assert list(table.index) == ["[lock]", "[stack]", "low", "high"]
+    assert table.loc["[lock]", "uniformity_p"] > 0.01
     assert table.loc["low", "uniformity_p"] < 0.001
-    assert table.loc["[locking]", "0.9"] == pytest.approx(0.9, abs=0.08)
+    assert table.loc["[lock]", "0.9"] == pytest.approx(0.9, abs=0.08)
     assert table.loc["high", "0.5"] < 0.4
     # The mixture covers by being wide.
-    assert table.loc["[stacking]", "width_0.9"] > 1.2 * table.loc["[locking]", "width_0.9"]
+    assert table.loc["[stack]", "width_0.9"] > 1.2 * table.loc["[lock]", "width_0.9"]
 
 
 def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
@@ -156,7 +156,7 @@ def test_models_that_end_at_different_places(rng):
     pit = {name: each.pit(None) for name, each in beside.items()}
     np.testing.assert_allclose(pit["normal"], stats.norm.cdf(y, 0.0, 2.0), atol=0.01)
     np.testing.assert_allclose(pit["gamma"], stats.gamma.cdf(y, 3.0), atol=1e-8)
-    np.testing.assert_allclose(pit["[locking]"], fit.pit(loo=False), atol=1e-7)
+    np.testing.assert_allclose(pit["[lock]"], fit.pit(loo=False), atol=1e-7)
     # Half of it is on the other side of the gamma's end.
     width = 4.0 * stats.norm.ppf(0.75)
     assert beside["normal"].widths() == pytest.approx([width], rel=0.01)

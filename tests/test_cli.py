@@ -160,7 +160,7 @@ def test_weights_are_those_of_the_library(run, models):
     assert record["table"]["normal"]["score"] == pytest.approx(
         fit.to_dataframe()["score"]["normal"]
     )
-    assert record["table"]["[locking]"]["weight"] is None
+    assert record["table"]["[lock]"]["weight"] is None
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_formulas(run, models, files, formula):
     assert status == 0, heard
     fit = lq.lock({"normal": models["normal"]})
     table = json.loads(said)["table"]
-    assert table["[locking]"]["score"] == pytest.approx(float(fit.pointwise[0].sum()))
+    assert table["[lock]"]["score"] == pytest.approx(float(fit.pointwise[0].sum()))
 
 
 def test_formulas_multiply_matrices(models):

@@ -12,7 +12,6 @@ from scipy import special, stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import lockquack as lq
-from lockquack import kernels
 from lockquack.draws import blocks
 from lockquack.draws.blocks import (
     Average,
@@ -24,6 +23,7 @@ from lockquack.draws.blocks import (
 from lockquack.draws.collapse import collapse, join, merge_blocks
 from lockquack.draws.psis import psis
 from lockquack.errors import ShapeError
+from lockquack.kernels import choice as kernels
 from lockquack.kernels import plain
 from lockquack.parallel.threads import thread_map
 

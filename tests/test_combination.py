@@ -61,14 +61,14 @@ def test_the_models_dict_may_change_afterwards(normals):
 
 def test_table(fit):
     table = fit.to_dataframe()
-    assert list(table.index) == ["[locking]", "left", "right", "far"]
+    assert list(table.index) == ["[lock]", "left", "right", "far"]
     n = fit.observations.n
     s2 = fit.observations.values.var(ddof=1)
     jets = stack_jets([model.collapse().jet for model in fit.models.values()])
     pooled, left = fit.operator.pool(jets, fit.solution.x), jets[0]
     locked = -s2 * (2 * pooled.curv + pooled.grad**2)[:, 0]
     single = -s2 * (2 * left.curv + left.grad**2)[:, 0]
-    assert table.loc["[locking]", "score"] == pytest.approx(locked.sum())
+    assert table.loc["[lock]", "score"] == pytest.approx(locked.sum())
     assert table.loc["left", "score"] == pytest.approx(single.sum())
     assert table.loc["left", "score_se"] == pytest.approx(np.sqrt(n) * single.std(ddof=1))
     gap = single - locked
@@ -101,7 +101,7 @@ def test_long_and_many_names_keep_the_table_readable(rng):
     assert max(map(len, text.splitlines())) <= 104
 
 
-@pytest.mark.parametrize("name", [1, None, "", "[locking]", ("a", "b")])
+@pytest.mark.parametrize("name", [1, None, "", "[lock]", ("a", "b")])
 def test_model_names_are_strings(normals, name):
     with pytest.raises(LockquackError, match="Model names must be strings"):
         lq.lock({name: normals["left"]})
@@ -178,7 +178,7 @@ def test_pointwise_scores_come_back_on_the_grid(rng):
         }
     )
     assert fit.pointwise.dims == ("model", "school", "year")
-    assert list(fit.pointwise["model"].values) == ["[locking]", "a", "b"]
+    assert list(fit.pointwise["model"].values) == ["[lock]", "a", "b"]
     assert fit.pointwise.sel(year=2002).sizes == {"model": 3, "school": 4}
     assert fit.logpdf().dims == ("school", "year")
     diagnostics = fit.diagnostics()

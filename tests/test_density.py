@@ -267,8 +267,8 @@ def test_reliability_is_judged_by_each_models_own_draws(rng):
 def test_densities_are_computed_once(normals):
     fit = lq.lock(normals)
     first = fit.logpdf()
-    assert fit.distribution() is fit.distribution()
-    assert fit.distribution().normalised() is fit.distribution().normalised()
+    assert fit.predict() is fit.predict()
+    assert fit.predict().normalised() is fit.predict().normalised()
     np.testing.assert_array_equal(first, fit.logpdf())
 
 

@@ -485,8 +485,8 @@ def test_held_out_observations_are_not_left_out(normals):
     stacked = lq.stack(models, scores="held-out")
     lower, upper = stacked.interval(0.5).values
     y = fit.observations.values[:, 0]
-    assert table.loc["[stacking]", "0.5"] == ((lower <= y) & (y <= upper)).mean()
-    assert table.loc["[stacking]", "width_0.5"] == pytest.approx((upper - lower).mean())
+    assert table.loc["[stack]", "0.5"] == ((lower <= y) & (y <= upper)).mean()
+    assert table.loc["[stack]", "width_0.5"] == pytest.approx((upper - lower).mean())
     for ask in (fit.pit, fit.coverage, fit.logpdf, fit.plot_pit):
         with pytest.raises(ParameterError, match="not used to fit the models"):
             ask(loo=True)
@@ -522,28 +522,28 @@ def test_new_covariates(rng):
             "normal", y=y_new, mu=level[..., None] + x_new[:, 0] * beta[..., :1], sigma=1.4
         ),
     }
-    expected = fit.predict_at(there)
+    expected = fit.predict(models=there)
     np.testing.assert_allclose(fit.logpdf(y_new, **data), expected.logpdf(), atol=1e-9)
     np.testing.assert_allclose(fit.cdf(y_new, **data), expected.cdf(), atol=1e-9)
-    unknown = fit.at(**data)
+    unknown = fit.predict(**data)
     np.testing.assert_allclose(unknown.mean(), expected.mean(), atol=1e-9)
     assert "observed_data" not in unknown.sample(10, random_seed=1).children
     with pytest.raises(ParameterError, match="not known"):
         unknown.logpdf()
     with pytest.raises(ParameterError, match="Model 'both'.*give the covariates"):
-        fit.at(y_new)
+        fit.predict(y_new)
     with pytest.raises(ParameterError, match="2 columns"):
-        fit.at(y_new, x=np.ones((3, 5)))
+        fit.predict(y_new, x=np.ones((3, 5)))
     with pytest.raises(ParameterError, match="no parameter 'z'"):
-        fit.at(y_new, z=1.0)
+        fit.predict(y_new, z=1.0)
     with pytest.raises(ParameterError, match="drop loo"):
         fit.logpdf(y_new, loo=True, **data)
     with pytest.raises(ParameterError, match="no new model 'first'"):
-        fit.predict_at({"both": there["both"]})
+        fit.predict(models={"both": there["both"]})
     with pytest.raises(LockquackError, match="Model 'both' is a ndarray"):
-        fit.predict_at({"both": y_new, "first": y_new})
+        fit.predict(models={"both": y_new, "first": y_new})
     with pytest.raises(LockquackError, match="must be a dict of name → model, got list"):
-        fit.predict_at(list(there.values()))
+        fit.predict(models=list(there.values()))
 
 
 def test_one_covariate_matrix_for_all(rng):
@@ -650,7 +650,7 @@ def test_arrays_cannot_be_taken_elsewhere(rng):
     arrays = lq.from_arrays(logp=-np.ones(shape), grad=grad, curv=-np.ones(shape), y=y)
     fit = lock({"stored": arrays})
     with pytest.raises(UnsupportedError, match="Model 'stored'.*predict_at"):
-        fit.at(y)
+        fit.predict(y)
     with pytest.raises(UnsupportedError, match="'stored'.*observed outcomes only"):
         fit.cdf()
 
@@ -659,25 +659,25 @@ def test_the_number_of_new_observations_is_not_that_of_chains(normals, rng):
     fit = lock(normals)
     draws = rng.normal(size=(4, 50))
     with pytest.raises(ParameterError, match="number of new observations is not said by .* mu;"):
-        fit.at(mu=draws)
+        fit.predict(mu=draws)
     with pytest.raises(ParameterError, match="could be 3 or 5 by the data, mu, sigma"):
-        fit.at(mu=draws[..., None] + np.zeros(3), sigma=np.ones(5))
+        fit.predict(mu=draws[..., None] + np.zeros(3), sigma=np.ones(5))
     with pytest.raises(ParameterError, match=r"differ in \(chain, draw\): mu: \(4, 50\), sigma"):
-        fit.at(y=np.zeros(3), mu=draws)
+        fit.predict(y=np.zeros(3), mu=draws)
     for mu in (
         draws[..., None] + np.zeros(3),
         xr.DataArray(draws[..., None] + np.zeros(3), dims=("chain", "draw", "obs_id")).T,
         np.zeros(3),
         lq.linear_predictor(np.ones((3, 1)), draws[..., None]),
     ):
-        assert fit.at(mu=mu, sigma=1.0).mean().shape == (3,)
+        assert fit.predict(mu=mu, sigma=1.0).mean().shape == (3,)
 
 
 def test_models_that_data_names_must_exist(rng):
     models, *_ = regressions(rng)
     x = rng.normal(size=(3, 2))
     with pytest.raises(ParameterError, match="no model 'third'; there are both, first"):
-        lock(models).at(x={"both": x, "third": x})
+        lock(models).predict(x={"both": x, "third": x})
 
 
 def test_parameters_that_differ_must_be_given(rng):

@@ -9,9 +9,10 @@ import pytest
 import scipy.special
 
 import lockquack as lq
-from lockquack import kernels
 from lockquack.errors import LockquackWarning
-from lockquack.kernels import kernels_for, plain
+from lockquack.kernels import choice as kernels
+from lockquack.kernels import plain
+from lockquack.kernels.choice import kernels_for
 
 
 @pytest.fixture(params=["plain", "compiled"])

@@ -67,9 +67,9 @@ def test_a_misspelt_name_is_suggested():
         ("logit", lambda m: lq.Hyvarinen(transform="lgoit")),
         ("rejection", lambda m: lq.equal(m).sample(1, method="rejecton")),
         ("hdi", lambda m: lq.equal(m).interval(kind="hid")),
-        ("first", lambda m: lq.equal(m).at(x={"frist": [[0.0]], "second": [[0.0]]})),
-        ("first", lambda m: lq.equal(m).at(x={"frist": [[0.0]]})),
-        ("first", lambda m: lq.equal(m).predict_at({"frist": m["first"]})),
+        ("first", lambda m: lq.equal(m).predict(x={"frist": [[0.0]], "second": [[0.0]]})),
+        ("first", lambda m: lq.equal(m).predict(x={"frist": [[0.0]]})),
+        ("first", lambda m: lq.equal(m).predict(models={"frist": m["first"]})),
     ],
 )
 def test_the_near_name_is_suggested_everywhere(near, misspelt):
@@ -126,9 +126,9 @@ def test_demo_numbers(shown):
     assert weights.sel(model="demographics") == pytest.approx(0.0, abs=0.002)
     assert weights.sel(model="body") == pytest.approx(0.547, abs=0.01)
     assert weights.sel(model="blood") == pytest.approx(0.453, abs=0.01)
-    assert shown.log_scores["[locking]"] == pytest.approx(-2414.8, abs=0.2)
+    assert shown.log_scores["[lock]"] == pytest.approx(-2414.8, abs=0.2)
     assert shown.log_scores["body"] == pytest.approx(-2439.6, abs=0.2)
-    assert max(shown.log_scores, key=shown.log_scores.get) == "[locking]"
+    assert max(shown.log_scores, key=shown.log_scores.get) == "[lock]"
 
 
 def test_demo_picture(shown, tmp_path):

@@ -107,7 +107,7 @@ def test_densities_are_those_of_the_distributions(fit, stacked, models):
     assert legend(ax) == ["left", "right", "far", "locking", "stacking", "observed"]
     for name, of in (("locking", fit), ("stacking", stacked)):
         y, density = curve(ax, name)
-        at = of.distribution().pooled.logpdf(np.tile(y[:, None], fit.observations.n))[:, 2]
+        at = of.predict().pooled.logpdf(np.tile(y[:, None], fit.observations.n))[:, 2]
         np.testing.assert_allclose(density, np.exp(at), rtol=1e-6, atol=1e-12)
     y, density = curve(ax, "left")
     draws = models["left"]
@@ -143,12 +143,12 @@ def test_densities_elsewhere_have_no_outcome(rng):
         "slope": lq.from_family("normal", y=y, mu=lq.linear_predictor(x, slope), sigma=1.0),
         "level": lq.from_family("normal", y=y, mu=0.2 * level[..., 0], sigma=1.5),
     }
-    new = lq.lock(models).at(x={"slope": [[0.0], [3.0]]})
+    new = lq.lock(models).predict(x={"slope": [[0.0], [3.0]]})
     ax = new.plot_density(1)
     assert legend(ax) == ["slope", "level", "locking"]
     y, density = curve(ax, "locking")
     np.testing.assert_allclose(np.log(density), new.logpdf(y[:, None]).values[:, 1], rtol=1e-6)
-    observed = lq.lock(models).distribution(loo=True).plot_density(1, models=False)
+    observed = lq.lock(models).predict(loo=True).plot_density(1, models=False)
     assert legend(observed) == ["locking", "observed"]
 
 

@@ -323,12 +323,12 @@ def test_warnings_come_from_the_users_line(rng, tmp_path):
         lambda fit: fit.coverage(loo=True),
         lambda fit: fit.plot_pit(loo=True),
         lambda fit: fit.sample(10, loo=True, random_seed=1),
-        lambda fit: fit.distribution(loo=True).logpdf(),
-        lambda fit: fit.distribution(loo=True).logpdf(0.0),
-        lambda fit: fit.distribution(loo=True).log_norm(),
-        lambda fit: fit.distribution(loo=True).normalised(),
-        lambda fit: fit.distribution(loo=True).pit(),
-        lambda fit: fit.distribution(loo=True).sample(10, random_seed=1),
+        lambda fit: fit.predict(loo=True).logpdf(),
+        lambda fit: fit.predict(loo=True).logpdf(0.0),
+        lambda fit: fit.predict(loo=True).log_norm(),
+        lambda fit: fit.predict(loo=True).normalised(),
+        lambda fit: fit.predict(loo=True).pit(),
+        lambda fit: fit.predict(loo=True).sample(10, random_seed=1),
     )
     for i, ask in enumerate(questions):
         fresh = replace(fit)  # what was warned of once is not warned of again

@@ -105,10 +105,10 @@ def test_coverage_by_component(rng):
     pool = GaussianPool(60, rng, noise=0.01)
     fit = lock(pool.models)
     table = fit.coverage((0.5, 0.9), loo=False)
-    assert table.index.tolist() == ["[locking]", "[stacking]", "a", "b"]
+    assert table.index.tolist() == ["[lock]", "[stack]", "a", "b"]
     for prob in (0.5, 0.9):
         # Two dependent components: no more information than one, no less than half of two.
         error = np.sqrt(prob * (1 - prob) / 60)
-        assert abs(table.loc["[locking]", f"{prob:g}"] - prob) < 4 * error
-    assert table.loc["[locking]", "uniformity_p"] > 1e-3
-    assert table.loc["[locking]", "width_0.9"] < table.loc["[stacking]", "width_0.9"]
+        assert abs(table.loc["[lock]", f"{prob:g}"] - prob) < 4 * error
+    assert table.loc["[lock]", "uniformity_p"] > 1e-3
+    assert table.loc["[lock]", "width_0.9"] < table.loc["[stack]", "width_0.9"]

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from lockquack import errors as errors
     from lockquack.checks.derivatives import check as check
     from lockquack.combination.combination import Combination as Combination
-    from lockquack.combination.combination import load as load
-    from lockquack.combination.verbs import bma as bma
+    from lockquack.combination.mixtures import bma as bma
+    from lockquack.combination.mixtures import equal as equal
+    from lockquack.combination.mixtures import pseudo_bma as pseudo_bma
+    from lockquack.combination.mixtures import select as select
+    from lockquack.combination.mixtures import stack as stack
     from lockquack.combination.verbs import combine as combine
-    from lockquack.combination.verbs import equal as equal
+    from lockquack.combination.verbs import load as load
     from lockquack.combination.verbs import lock as lock
-    from lockquack.combination.verbs import pseudo_bma as pseudo_bma
     from lockquack.combination.verbs import quack as quack
-    from lockquack.combination.verbs import select as select
-    from lockquack.combination.verbs import stack as stack
     from lockquack.methods.compare import compare as compare
     from lockquack.models.model import Model as Model
     from lockquack.operators import Hoelder as Hoelder
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lockquack.operators import Selection as Selection
     from lockquack.operators import Superposition as Superposition
     from lockquack.plots import plot_compare as plot_compare
-    from lockquack.prediction.prediction import Distribution as Distribution
+    from lockquack.prediction.prediction import Prediction as Prediction
     from lockquack.rules import Hyvarinen as Hyvarinen
     from lockquack.rules import LogScore as LogScore
     from lockquack.rules import PairwiseScore as PairwiseScore
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 #: itself takes no time.
 _HOMES = {
     "Combination": "combination.combination",
-    "Distribution": "prediction.prediction",
+    "Prediction": "prediction.prediction",
     "Hoelder": "operators",
     "Hybrid": "operators",
     "Hyvarinen": "rules",
@@ -67,11 +67,11 @@ _HOMES = {
     "PairwiseScore": "rules",
     "Selection": "operators",
     "Superposition": "operators",
-    "bma": "combination.verbs",
+    "bma": "combination.mixtures",
     "check": "checks.derivatives",
     "combine": "combination.verbs",
     "compare": "methods.compare",
-    "equal": "combination.verbs",
+    "equal": "combination.mixtures",
     "from_arrays": "sources.arrays",
     "from_bambi": "sources.bambi",
     "from_cmdstanpy": "sources.stan",
@@ -82,13 +82,13 @@ _HOMES = {
     "from_pymc": "sources.pymc",
     "from_pystan": "sources.stan",
     "linear_predictor": "sources.parameters",
-    "load": "combination.combination",
+    "load": "combination.verbs",
     "lock": "combination.verbs",
     "plot_compare": "plots",
-    "pseudo_bma": "combination.verbs",
+    "pseudo_bma": "combination.mixtures",
     "quack": "combination.verbs",
-    "select": "combination.verbs",
-    "stack": "combination.verbs",
+    "select": "combination.mixtures",
+    "stack": "combination.mixtures",
     "stan_code": "sources.stan",
 }
 

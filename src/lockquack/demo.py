@@ -26,7 +26,7 @@ class Demo:
     """What the demonstration computed."""
 
     fit: Combination
-    log_scores: dict[str, float]  # leave-one-out, of each model and of "[locking]"
+    log_scores: dict[str, float]  # leave-one-out, of each model and of "[lock]"
 
 
 def diabetes_models(random_seed: int = 0) -> dict[str, Model]:
@@ -66,7 +66,7 @@ def run(random_seed: int = 0, progressbar: bool | None = None) -> Demo:
         name: float(model.loo(progressbar=progressbar).logp.sum()) for name, model in models.items()
     }
     locked = fit.logpdf(loo=True, progressbar=progressbar)
-    return Demo(fit, {**scores, "[locking]": float(locked.sum())})
+    return Demo(fit, {**scores, "[lock]": float(locked.sum())})
 
 
 def draw(demo: Demo, path: Path, people: tuple[int, ...] = (3, 78, 123, 322)) -> None:

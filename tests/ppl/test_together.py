@@ -219,8 +219,8 @@ def test_models_of_two_libraries_are_locked_and_sampled_at_new_covariates():
         "normal": lq.from_family("normal", y=y_new, mu=eta, sigma=SIGMA),
         "student": lq.from_family("student_t", y=y_new, nu=NU, mu=eta, sigma=SIGMA),
     }
-    new = fit.at(covariate={"normal": x_new}, x={"student": x_new})
-    reference = expected.predict_at(in_closed)
+    new = fit.predict(covariate={"normal": x_new}, x={"student": x_new})
+    reference = expected.predict(models=in_closed)
     np.testing.assert_allclose(new.logpdf(y_new), reference.logpdf(y_new), rtol=1e-6)
     drawn = new.sample(2000, random_seed=1)["posterior_predictive"]["y"].values
     for i in range(2):

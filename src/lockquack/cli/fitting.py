@@ -11,25 +11,17 @@ from lockquack.combination.combination import Combination
 from lockquack.combination.verbs import combine, quack
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ConvergenceWarning, ParameterError
+from lockquack.methods.method import method_for
 from lockquack.models.model import Model
 from lockquack.operators import get_operator
 from lockquack.rules import Hyvarinen, Rule, get_rule
-
-#: The rule that goes with an operator if none is named; superposition chooses itself.
-_USUAL = {
-    "linear": "log",
-    "locking": "hyvarinen",
-    "hybrid": "hyvarinen",
-    "hoelder": "log",
-    "selection": "log",
-}
 
 
 def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
     """Combine models as the options say."""
     rule = _rule(options)
     common: dict[str, Any] = {
-        "prior": _prior(options, rule),
+        "prior": options.prior,
         "scores": _scores(options),
         "scale": options.scale,
         "random_seed": options.seed,
@@ -37,8 +29,6 @@ def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
     }
     if options.operator == "superposition":
         return quack(models, rule=rule, **common)
-    if rule is None:
-        raise ParameterError(f"There is no usual rule for {options.operator}; name one by --rule.")
     return combine(models, get_operator(options.operator), rule, **common)
 
 
@@ -48,19 +38,18 @@ def is_doubtful(fit: Combination) -> bool:
 
 
 def _rule(options: Namespace) -> Rule | None:
-    name = options.rule or _USUAL.get(options.operator)
+    """Return the rule that the options name; None: the usual one of the operator."""
     if options.score_transform is None:
-        return None if name is None else get_rule(name)
-    if name not in (None, "hyvarinen"):
-        raise ParameterError(f"--score-transform is for the rule hyvarinen, not for {name}.")
+        return None if options.rule is None else get_rule(options.rule)
+    if options.rule is not None:
+        usual = get_rule(options.rule)
+    elif options.operator == "superposition":
+        usual = Hyvarinen()
+    else:
+        usual = method_for(get_operator(options.operator)).rule
+    if not usual.needs_derivatives:
+        raise ParameterError(f"--score-transform is for the rule hyvarinen, not for {usual.name}.")
     return Hyvarinen(transform=options.score_transform)
-
-
-def _prior(options: Namespace, rule: Rule | None) -> Any:
-    if options.prior is not None:
-        return options.prior
-    stacking = options.operator == "linear" and rule is not None and not rule.needs_derivatives
-    return 1.0 if stacking or options.operator == "selection" else 1.01
 
 
 def _scores(options: Namespace) -> Kind:

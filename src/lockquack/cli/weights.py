@@ -46,8 +46,8 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import Result, hear_warnings, require_writable, say, write_result
     from lockquack.cli.sources import read_models
-    from lockquack.combination.table import header, rounded_table
     from lockquack.parallel.cluster import cluster
+    from lockquack.report.table import header, rounded_table
 
     for path in (options.save, options.output):
         require_writable(path, options)
@@ -83,7 +83,7 @@ def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
 
 def _below(fit: Combination) -> list[Line]:
     from lockquack.cli.output import Line
-    from lockquack.combination.table import note, solution_lines
+    from lockquack.report.table import note, solution_lines
 
     notes = (Line(shell_words(note(remark)), "remark") for remark in fit.remarks)
     return [*map(Line, solution_lines(fit)), *notes]

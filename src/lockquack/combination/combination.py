@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lockquack.combination.plotting import Plotting
-from lockquack.combination.table import as_html, as_text
-from lockquack.draws.blocks import Kind
+from lockquack.combination import pictures, uncertainty
+from lockquack.combination.new_data import move_models, require_new_models
+from lockquack.combination.shortcut import shortcut
 from lockquack.errors import ParameterError, UnsupportedError
-from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.formulas import bootstrap_counts
-from lockquack.fitting.objective import Objective
-from lockquack.fitting.resampling import Resampling
-from lockquack.fitting.uncertainty import Curvature, draw_posterior, expand_around, weight_jacobian
+from lockquack.files.fits import save_fit
+from lockquack.fitting.uncertainty import Curvature, expand_around
 from lockquack.jets import Array
+from lockquack.methods.fit import fit as fit_models
+from lockquack.methods.fitted import Fitted
+from lockquack.methods.method import METHODS
 from lockquack.models.model import Model
-from lockquack.models.observations import Observations
-from lockquack.numeric import as_count, as_generator, cut
-from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
-from lockquack.parallel.mapping import map_observations
-from lockquack.parallel.progress import progress_bar
-from lockquack.remarks import Remark
-from lockquack.rules import Rule
-from lockquack.solvers.base import Solution
+from lockquack.prediction.prediction import Prediction
+from lockquack.report import write_report
+from lockquack.report.table import as_html, as_text
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
-#: Numbers that a group of bootstrap replicates may hold at once.
-_NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Combination(Plotting):
+class Combination(Fitted):
     """Several models combined into one prediction.
 
     Made by :func:`lock` and its relatives. Nothing in it changes. Printed, it is a table: one
@@ -51,8 +45,8 @@ class Combination(Plotting):
         The models' names, in the order in which they were given.
     scores
         Of which predictions the scores are: leave-one-out, in-sample, or held-out.
-    method
-        What the way to the weights is called, where operator and rule do not say it.
+    label
+        What the method is called, in tables and pictures too.
     solution
         Objective, certified gap or agreement of starts, status and number of steps.
     mcse
@@ -75,36 +69,10 @@ class Combination(Plotting):
     (('first', 'second'), Locking(), 'loo')
     """
 
-    names: tuple[str, ...]
-    scores: Kind
-    method: str
-    observations: Observations
-    fitter: Fitter
-    solution: Solution
-    mcse: Array  # (K,)
-    remarks: tuple[Remark, ...]
-    random_seed: int
-    models: Mapping[str, Model] | None
-
-    def __post_init__(self) -> None:
-        jets = self.objective.jets
-        for array in (self.solution.x, self.mcse, jets.logp, jets.grad, jets.curv):
-            array.setflags(write=False)
-
-    @property
-    def objective(self) -> Objective:
-        """What the parameters minimise."""
-        return self.fitter.objective
-
-    @property
-    def operator(self) -> Operator:
-        """How the densities are pooled."""
-        return self.objective.operator
-
-    @property
-    def rule(self) -> Rule:
-        """The score that the parameters maximise."""
-        return self.objective.rule
+    @classmethod
+    def of(cls, fitted: Fitted) -> Combination:
+        """Let what was found be used."""
+        return cls(**{field.name: getattr(fitted, field.name) for field in fields(fitted)})
 
     @property
     def weights(self) -> xr.DataArray:
@@ -130,164 +98,103 @@ class Combination(Plotting):
     def pointwise(self) -> xr.DataArray:
         """Score of each model and of the combination at each observation, larger is better.
 
-        The combination, called like its operator in brackets, comes first. Its own score is
+        The combination, its label in brackets, comes first. Its own score is
         that of the observations to which the weights were fitted, so slightly optimistic.
         """
         return self.observations.label(self._scored.copy(), {"model": self._rows}, "score")
 
-    def bootstrap(
+    bootstrap = uncertainty.bootstrap
+    sandwich = uncertainty.sandwich
+    posterior = uncertainty.posterior
+
+    def predict(
         self,
-        n: int = 1000,
+        y: Any = None,
         *,
-        random_seed: int | np.random.Generator | None = None,
+        loo: bool = False,
+        models: Mapping[str, Model] | None = None,
         progressbar: bool | None = None,
-    ) -> xr.DataArray:
-        r"""Draw weights by the Bayesian bootstrap.
-
-        .. math:: w^{(b)} = \arg\max_w \sum_i u_i^{(b)} \text{score}_i(w) + \log\text{prior}(w),
-            \qquad u^{(b)} \sim n \cdot \text{Dirichlet}(1, \ldots, 1)
-
-        It takes the observations as exchangeable; the uncertainty of each model's own draws is
-        not in it (see ``mcse``).
+        **data: Any,
+    ) -> Prediction:
+        """Predict: the observations themselves, or others.
 
         Parameters
         ----------
-        n
-            Number of draws.
-        random_seed
-            Seed or generator.
+        y
+            Outcomes of other observations, where they are known.
+        loo
+            Leave each observation out of the models that predict it, by Pareto-smoothed
+            importance weights. Not for other observations.
+        models
+            The same models made for other observations, by name, for sources that cannot be taken
+            to new data by themselves; those without weight may be left out.
         progressbar
             Whether to show progress; by default in a terminal only.
+        **data
+            What the models need to know about other observations, as their ``with_data`` takes
+            it: for :func:`from_family` covariates ``x`` or parameters by name. A dict by the
+            models' names gives each model its own.
 
         Returns
         -------
-        xarray.DataArray
-            Weights with dimensions ``draw`` and ``model``.
+        Prediction
+            The combination as a distribution: ``logpdf``, ``cdf``, ``quantile``, ``sample``…
 
         Examples
         --------
+        >>> import numpy as np
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> draws = fit.bootstrap(200, random_seed=1)
-        >>> dict(draws.sizes), draws.std("draw").round(2).values
-        ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
+        >>> rng = np.random.default_rng(1)
+        >>> x = rng.normal(size=(40, 1))
+        >>> y = x[:, 0] + rng.normal(size=40)
+        >>> slope, level = 1 + 0.2 * rng.normal(size=(2, 4, 250, 1))
+        >>> models = {
+        ...     "slope": lq.from_family("normal", y=y, mu=lq.linear_predictor(x, slope), sigma=1.0),
+        ...     "level": lq.from_family("normal", y=y, mu=0.2 * level[..., 0], sigma=1.5),
+        ... }
+        >>> fit = lq.lock(models)
+        >>> fit.predict(loo=True).mean().sizes["obs_id"]
+        40
+        >>> fit.predict(x={"slope": [[0.0], [2.0]]}).mean().round(1).values
+        array([0., 2.])
         """
-        n = as_count("n", n)
-        K, n_obs = len(self.names), self.observations.n
-        groups = cut(slice(0, n), max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K)))
-        first = as_generator(random_seed)
-        # A stream of random numbers per group: where it is drawn does not matter then.
-        streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
-        resampling = Resampling(self.fitter, self.solution.x)
-        parts = []
-        with progress_bar(n, "bootstrap", progressbar) as advance:
-            for part in map_observations(_replicate, (resampling,), groups, streams):
-                parts.append(part)
-                advance(len(part))
-        draws = np.concatenate(parts)
-        return xr.DataArray(
-            draws,
-            dims=["draw", "model"],
-            coords={"draw": np.arange(n), "model": list(self.names)},
-            name="weights",
-        )
-
-    def sandwich(self) -> xr.DataArray:
-        r"""Covariance of the weights by the sandwich formula, :math:`J^{-1} I J^{-1} / n`.
-
-        J is the curvature of the mean score and prior at the solution, I the variance of its
-        slopes, both among the weights that are not exactly zero. It holds whether or not a model
-        is true. Do not trust it where weights are close to 0 or 1: there the distribution is not
-        normal, and :meth:`bootstrap` is better.
-
-        Returns
-        -------
-        xarray.DataArray
-            Covariances with dimensions ``model`` and ``model_``.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> fit.sandwich().round(3).values
-        array([[ 0.011, -0.011],
-               [-0.011,  0.011]])
-        """
-        if not self.fitter.is_optimum:
-            raise UnsupportedError("These weights are not the optimum of a smooth score.")
-        jacobian = weight_jacobian(self.objective, self.solution.x)
-        names = list(self.names)
-        return xr.DataArray(
-            jacobian @ self._curvature.sandwich() @ jacobian.T,
-            dims=["model", "model_"],
-            coords={"model": names, "model_": names},
-            name="covariance",
-        )
-
-    def posterior(
-        self,
-        n: int = 1000,
-        *,
-        learning_rate: float | None = None,
-        chains: int = 4,
-        random_seed: int | np.random.Generator | None = None,
-    ) -> xr.DataArray:
-        r"""Draw weights from the generalised posterior.
-
-        .. math:: p(w \mid y) \propto \text{prior}(w)\, \exp\bigl(\eta \textstyle\sum_i
-            \text{score}_i(w)\bigr)
-
-        A score is no log likelihood, so the learning rate η is not 1 by nature. By default it is
-        calibrated, :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)`: the posterior then
-        has about the spread of :meth:`sandwich`.
-
-        Parameters
-        ----------
-        n
-            Number of draws per chain.
-        learning_rate
-            η, or None to calibrate it.
-        chains
-            Number of chains.
-        random_seed
-            Seed or generator.
-
-        Returns
-        -------
-        xarray.DataArray
-            Weights with dimensions ``chain``, ``draw`` and ``model``, as ArviZ takes them. Its
-            attribute ``learning_rate`` is η.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> draws = fit.posterior(100, random_seed=1)
-        >>> draws.dims, draws.attrs["learning_rate"] > 0
-        (('chain', 'draw', 'model'), True)
-        """
-        n, chains = as_count("n", n), as_count("chains", chains)
-        if not self.fitter.is_optimum:
-            raise UnsupportedError("These weights are not the optimum of a smooth score.")
-        eta = self._curvature.learning_rate() if learning_rate is None else float(learning_rate)
-        if not (np.isfinite(eta) and eta > 0):
+        if y is None and models is None and not data:
+            return self._of_own_observations(loo, progressbar)
+        if loo:
             raise ParameterError(
-                f"The learning rate must be positive; it is {eta:g}. Nothing varies if one model "
-                "has all the weight; use bootstrap."
+                "Other observations cannot be left out of the models; drop loo=True."
             )
-        rng = as_generator(random_seed)
-        draws = draw_posterior(self.fitter, self.solution.x, eta, chains, n, rng)
-        weights = np.apply_along_axis(self.objective.weights, -1, draws)
-        return xr.DataArray(
-            weights,
-            dims=["chain", "draw", "model"],
-            coords={"chain": range(chains), "draw": range(n), "model": list(self.names)},
-            name="weights",
-            attrs={"learning_rate": eta},
+        if models is not None and (y is not None or data):
+            raise ParameterError("Give models= of the new observations, or y and data; not both.")
+        pool, keep = self.pool.without_unused()
+        own = self._require_models()
+        used = {name: own[name] for name, use in zip(self.names, keep, strict=True) if use}
+        if models is None:
+            moved = move_models(used, y, data, self.names, self.observations)
+        else:
+            moved = require_new_models(models, used, self.names)
+        return Prediction(
+            moved,
+            pool,
+            next(iter(moved.values())).observations,
+            self.label,
+            observed=y is not None or models is not None,
+            random_seed=self.random_seed,
+            progressbar=progressbar,
+            rivals=lambda: self._rivals(tuple(moved)),
         )
+
+    logpdf = shortcut(Prediction.logpdf)
+    interval = shortcut(Prediction.interval)
+    sample = shortcut(Prediction.sample)
+    pit = shortcut(Prediction.pit, calibrates=True)
+    coverage = shortcut(Prediction.coverage, calibrates=True)
+    plot_density = shortcut(Prediction.plot_density, calibrates=True)
+    plot_densities = shortcut(Prediction.plot_densities, calibrates=True)
+    plot_pit = shortcut(Prediction.plot_pit, calibrates=True)
+    plot_weights = pictures.plot_weights
+    plot_scores = pictures.plot_scores
+    report = write_report
 
     def diagnostics(self, *, progressbar: bool | None = None) -> xr.Dataset:
         """Examine each model's draws at each observation; takes longer than the fit itself.
@@ -347,7 +254,7 @@ class Combination(Plotting):
         >>> fit.to_dataframe()[["weight", "score", "diff"]].round(1)
                    weight  score  diff
         model
-        [locking]     NaN  111.2   0.0
+        [lock]        NaN  111.2   0.0
         first         0.4   15.5 -95.7
         second        0.6   80.4 -30.9
         """
@@ -391,15 +298,48 @@ class Combination(Plotting):
         >>> bool((again.weights == fit.weights).all())
         True
         """
-        from lockquack.files.storage import save_combination
-
-        save_combination(self, path)
+        save_fit(self, path)
 
     def __repr__(self) -> str:
         return as_text(self)
 
     def _repr_html_(self) -> str:
         return as_html(self)
+
+    def _of_own_observations(self, loo: bool, progressbar: bool | None) -> Prediction:
+        if loo and self.scores == "held-out":
+            raise ParameterError(
+                "These observations were not used to fit the models (scores='held-out'), so they "
+                "cannot be left out of them; drop loo=True."
+            )
+        if loo not in self._predictions:
+            self._predictions[loo] = Prediction(
+                self._require_models(),
+                self.pool,
+                self.observations,
+                self.label,
+                loo=loo,
+                random_seed=self.random_seed,
+                progressbar=progressbar,
+                rivals=lambda: self._rivals(self.names),
+            )
+        return self._predictions[loo]
+
+    @cached_property
+    def _predictions(self) -> dict[bool, Prediction]:
+        """Predictions of the observations, in-sample and leave-one-out, once asked for."""
+        return {}
+
+    def _rivals(self, names: tuple[str, ...]) -> dict[str, Pool]:
+        """Stacking of the models, where all that have weight in it are among these."""
+        stacked, keep = self._stacked.pool, np.isin(self.names, names)
+        if stacked.weights[~keep].any():
+            return {}
+        return {self._stacked.label: Pool(stacked.operator, stacked.x[keep], int(keep.sum()))}
+
+    @cached_property
+    def _stacked(self) -> Fitted:
+        return fit_models(self._require_models(), METHODS["stack"], scores=self.scores, quiet=True)
 
     @cached_property
     def _weights(self) -> Array:
@@ -434,7 +374,7 @@ class Combination(Plotting):
 
     @property
     def _rows(self) -> list[str]:
-        return [f"[{self.operator.name}]", *self.names]
+        return [f"[{self.label}]", *self.names]
 
     def _over_models(self, values: Array, name: str) -> xr.DataArray:
         return xr.DataArray(
@@ -449,59 +389,8 @@ class Combination(Plotting):
             )
         return self.models
 
-    @property
-    def pool(self) -> Pool:
-        """The operator with its fitted parameters."""
-        return self.objective.pool(self.solution.x)
-
-    def _used(self) -> tuple[Mapping[str, Model], Pool]:
-        """Models that have weight, and the pool of them."""
-        models = self._require_models()
-        pool, keep = self.pool.without_unused()
-        kept = zip(keep, models.items(), strict=True)
-        return {name: model for use, (name, model) in kept if use}, pool
-
-
-def _replicate(
-    resamplings: Sequence[Resampling], replicates: slice, rng: np.random.Generator
-) -> Array:
-    """Find the weights of some replicates of the observations, (replicate, K)."""
-    (again,) = resamplings
-    fitter = again.fitter
-    counts = bootstrap_counts(rng, replicates.stop - replicates.start, fitter.objective.n_obs)
-    found = fitter.refit_many(counts, again.x)
-    return np.stack([fitter.objective.weights(each) for each in found])
-
-
-def load(path: str | Path) -> Combination:
-    """Read a combination that :meth:`Combination.save` wrote.
-
-    Everything but the models' draws is there: weights, scores, table, remarks, bootstrap.
-
-    Parameters
-    ----------
-    path
-        The file or store.
-
-    Returns
-    -------
-    Combination
-        Its ``models`` are None: it cannot be evaluated at other outcomes.
-
-    Examples
-    --------
-    >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     fit.save(f"{folder}/fit.nc")
-    ...     lq.load(f"{folder}/fit.nc").names
-    ('first', 'second')
-    """
-    from lockquack.files.storage import load_combination
-
-    return load_combination(path)
+    def _weight_draws(self) -> xr.DataArray:
+        return xr.DataArray(self._replicates, dims=["draw", "model"])
 
 
 def _se_of_total(values: Array) -> Array:

@@ -15,7 +15,7 @@ from lockquack.jets import (
     pool_derivatives,
     softmax,
 )
-from lockquack.kernels import Kernels, kernels_for
+from lockquack.kernels.choice import Kernels, kernels_for
 from lockquack.parallel.mapping import Divisible, Sharing
 
 Kind = Literal["loo", "in-sample", "held-out"]

@@ -51,7 +51,8 @@ from lockquack.jets import (
     pool_derivatives,
     softmax,
 )
-from lockquack.kernels import Kernels, plain
+from lockquack.kernels import plain
+from lockquack.kernels.choice import Kernels
 from lockquack.numeric import broadcast_if_constant
 from lockquack.parallel.mapping import map_observations
 

@@ -29,6 +29,11 @@ class Fitter(ABC):
     #: Whether fitting again takes a few sums over the observations only.
     refits_cheaply: ClassVar[bool] = True
 
+    #: Names of what it must be told besides the objective.
+    wants: ClassVar[tuple[str, ...]] = ()
+    #: Whether the weights are those of a formula, so that nothing is searched for.
+    is_formula: ClassVar[bool] = False
+
     @abstractmethod
     def solve(self) -> Solution:
         """Fit the parameters, every observation counting once."""
@@ -50,8 +55,8 @@ class Fitter(ABC):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What it was made with besides the objective: numbers and arrays over models."""
-        return {}
+        """What it was told besides the objective: numbers and arrays over models."""
+        return {name: getattr(self, name) for name in self.wants}
 
     def certificate(self, solution: Solution) -> str:
         """Say how far the solution can be from the best one, or what speaks for it."""

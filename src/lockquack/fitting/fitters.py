@@ -6,13 +6,6 @@ from dataclasses import replace
 
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.formulas import (
-    ChoiceByMarginalLikelihood,
-    EqualWeights,
-    ModelAveraging,
-    PseudoBMA,
-    PseudoBMAPlus,
-)
 from lockquack.fitting.hybrid_hyvarinen import HybridHyvarinen
 from lockquack.fitting.linear_log_score import LinearLogScore
 from lockquack.fitting.locking_density import LockingLogScore, LockingPairwise
@@ -30,15 +23,6 @@ FITTERS: dict[tuple[type[Operator], type[Rule]], type[Fitter]] = {
     (Linear, LogScore): LinearLogScore,
     (Hybrid, Hyvarinen): HybridHyvarinen,
     **{(Selection, rule): SelectionFitter for rule in RULES.values()},
-}
-
-#: Ways to weight a mixture that are no search, by name.
-FORMULAS: dict[str, type[Fitter]] = {
-    "equal": EqualWeights,
-    "pseudo-BMA": PseudoBMA,
-    "pseudo-BMA+": PseudoBMAPlus,
-    "BMA": ModelAveraging,
-    "selection by marginal likelihood": ChoiceByMarginalLikelihood,
 }
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +23,7 @@ class Formula(Fitter, ABC):
 
     kind = "formula"
     is_optimum = False
+    is_formula = True
 
     @abstractmethod
     def formula(self) -> Array:
@@ -78,11 +77,7 @@ class PseudoBMAPlus(PseudoBMA):
     """The average of pseudo-BMA weights over Bayesian bootstrap replicates."""
 
     random_seed: int = 0
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """What it was made with besides the objective."""
-        return {"random_seed": self.random_seed}
+    wants = ("random_seed",)
 
     def formula(self) -> Array:
         """Weights of the models, (K,)."""
@@ -104,11 +99,7 @@ class ModelAveraging(Formula):
     resamples = False
     #: Log marginal likelihood and log prior probability of each model, (K,).
     log_probability: Array = field(default_factory=lambda: np.zeros(0))
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """What it was made with besides the objective."""
-        return {"log_probability": self.log_probability}
+    wants = ("log_probability",)
 
     def formula(self) -> Array:
         """Weights of the models, (K,)."""

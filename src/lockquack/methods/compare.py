@@ -14,70 +14,28 @@ from lockquack.checks.models import check_models
 from lockquack.draws.blocks import Kind
 from lockquack.draws.diagnostics import NOISE_ERRORS, pareto_k_threshold
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
-from lockquack.fitting.fitters import FORMULAS
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
 from lockquack.methods.examine import examine_edges
-from lockquack.methods.fit import Plan, require_known_scores, require_seed, solve
+from lockquack.methods.fit import log_probabilities, require_known_scores, require_seed, solve
 from lockquack.methods.gather import Gathered, gather
+from lockquack.methods.method import METHODS, Method, method_for
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
-from lockquack.operators import (
-    Hoelder,
-    Hybrid,
-    Linear,
-    Locking,
-    Operator,
-    Selection,
-    Superposition,
-    get_operator,
-)
+from lockquack.operators import Linear, Locking, Operator, get_operator
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import are_discrete
 from lockquack.prediction.nodes import lay_nodes, refine_nodes
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
-from lockquack.rules.wishes import NEIGHBOURS
 
 Fold = NDArray[np.intp]
 #: Total difference that is noise however small its standard error: a tenth of a nat.
 _SMALL = 0.1
-
-
-@dataclass(frozen=True)
-class Method:
-    """A plan with the prior that its own function has by default."""
-
-    plan: Plan
-    concentration: float = 1.0
-
-
-def _by_formula(name: str, operator: Operator, **options: Any) -> Method:
-    return Method(Plan(operator, LogScore(), name, FORMULAS[name], options))
-
-
-#: The methods that :func:`compare` knows by name.
-METHODS: dict[str, Method] = {
-    "lock": Method(Plan(Locking(), Hyvarinen()), 1.01),
-    "lock by log score": Method(Plan(Locking(), LogScore()), 1.01),
-    "lock by pairs": Method(Plan(Locking(), PairwiseScore()), 1.01),
-    "quack": Method(Plan(Superposition(), LogScore()), 1.01),
-    "quack by H": Method(Plan(Superposition(), Hyvarinen()), 1.01),
-    "hybrid": Method(Plan(Hybrid(), Hyvarinen()), 1.01),
-    "hoelder": Method(Plan(Hoelder(), LogScore()), 1.01),
-    "stack": Method(Plan(Linear(), LogScore())),
-    "pseudo-BMA+": _by_formula("pseudo-BMA+", Linear(), random_seed=0),
-    "pseudo-BMA": _by_formula("pseudo-BMA", Linear()),
-    "BMA": _by_formula("BMA", Linear()),
-    "select": Method(Plan(Selection(), LogScore())),
-    "select by H": Method(Plan(Selection(), Hyvarinen())),
-    "select by marginal likelihood": _by_formula("selection by marginal likelihood", Selection()),
-    "equal": _by_formula("equal", Linear()),
-}
-#: Those that need marginal likelihoods.
-_BY_EVIDENCE = ("BMA", "select by marginal likelihood")
+#: What fitters are told that need marginal likelihoods.
+_MARGINAL = "log_probability"
 
 
 def compare(
@@ -243,15 +201,15 @@ class _Bench:
 
     def run(self, method: Method, folds: Sequence[Fold]) -> _Row:
         """Fit a method to all observations, then to all folds but one, scored on that one."""
-        plan = self._plan(method.plan)
+        method = self._for_these_models(method)
         concentration = np.full(len(self.models), method.concentration)
         loo = self.scores == "loo"
-        fitter, solution = solve(self.sources, plan, self.gathered, concentration, loo=loo)
+        fitter, solution = solve(self.sources, method, self.gathered, concentration, loo=loo)
         pool = fitter.objective.pool(solution.x)
-        if plan.rule.needs_derivatives:
-            examine_edges(self.sources, pool, plan.rule)
+        if method.rule.needs_derivatives:
+            examine_edges(self.sources, pool, method.rule)
         self._refine(pool)
-        held_out = _HeldOut(fitter, solution.x, self._objectives(plan.operator))
+        held_out = _HeldOut(fitter, solution.x, self._objectives(method.operator))
         scores = np.empty((2, self.n_obs))
         places = [slice(i, i + 1) for i in range(len(folds))]
         # Each of the others is a few sums over the observations: sooner done than sent.
@@ -262,22 +220,23 @@ class _Bench:
             scores[:, fold] = part
         return _Row(pool.weights, *scores)
 
-    def _plan(self, plan: Plan) -> Plan:
-        """Return the plan for these models, or say why it is not for them."""
-        if plan.rule.needs_derivatives:
+    def _for_these_models(self, method: Method) -> Method:
+        """Return the method for these models, or say why it is not for them."""
+        operator, rule = method.operator, method.rule
+        if rule.needs_derivatives:
             if self.why_no_h:
                 raise UnsupportedError(self.why_no_h)
-            if plan.rule not in (Hyvarinen(), self.hyvarinen):
+            if rule not in (Hyvarinen(), self.hyvarinen):
                 raise ParameterError(
-                    f"{plan.rule!r} differs from the score of the table, {self.hyvarinen!r}. "
+                    f"{rule!r} differs from the score of the table, {self.hyvarinen!r}. "
                     "Give one form of it for all methods, by hyvarinen=."
                 )
-            plan = replace(plan, rule=self.hyvarinen)
-        if plan.rule.needs_normaliser and not plan.operator.normalised and self.why_no_norm:
+            method = replace(method, rule=self.hyvarinen)
+        if rule.needs_normaliser and not operator.normalised and self.why_no_norm:
             raise UnsupportedError(self.why_no_norm)
-        if plan.rule.is_for_discrete and not self._knows(plan.rule):
-            raise UnsupportedError(f"The {plan.rule.label} score is for discrete outcomes only.")
-        return plan.for_models(tuple(self.models))
+        if rule.is_for_discrete and not self._knows(rule):
+            raise UnsupportedError(f"The {rule.label} score is for discrete outcomes only.")
+        return method.for_models(tuple(self.models))
 
     def _knows(self, rule: Rule) -> bool:
         """Whether the models were evaluated wherever a rule wants it."""
@@ -324,8 +283,6 @@ def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Ar
 def _read_methods(
     methods: Any, bench: _Bench, log_marginal_likelihood: Any, random_seed: int
 ) -> dict[str, Method]:
-    from lockquack.combination.verbs import log_evidence
-
     if methods is None:
         methods = _usual_methods(bench, log_marginal_likelihood)
     if isinstance(methods, str):
@@ -340,27 +297,26 @@ def _read_methods(
         if given not in METHODS:
             raise unknown_name("method", given, METHODS)
         method = METHODS[given]
-        options: dict[str, Any] = {}
-        if given in _BY_EVIDENCE:
-            options = {"log_probability": log_evidence(bench.models, log_marginal_likelihood, None)}
-        if given == "pseudo-BMA+":
-            options = {"random_seed": random_seed}
-        chosen[label] = replace(method, plan=replace(method.plan, options=options))
+        told: dict[str, Any] = {"random_seed": random_seed}
+        if _MARGINAL in method.kind.wants:
+            told[_MARGINAL] = log_probabilities(bench.models, log_marginal_likelihood, None)
+        options = {name: told[name] for name in method.kind.wants}
+        chosen[label] = replace(method, options=options)
     return chosen
 
 
 def _usual_methods(bench: _Bench, log_marginal_likelihood: Any) -> list[str]:
     """Names of the methods that are not there for other kinds of models only."""
-    left_out = set()
-    if log_marginal_likelihood is None and any(
-        model.log_marginal_likelihood is None for model in bench.models.values()
-    ):
-        left_out |= set(_BY_EVIDENCE)
-    if not bench.why_no_norm:
-        left_out.add("quack by H")
-    if NEIGHBOURS not in bench.gathered.densities.tables:
-        left_out.add("lock by pairs")
-    return [name for name in METHODS if name not in left_out]
+    known = log_marginal_likelihood is not None or all(
+        model.log_marginal_likelihood is not None for model in bench.models.values()
+    )
+    return [
+        name
+        for name, method in METHODS.items()
+        if (known or _MARGINAL not in method.kind.wants)
+        and (bench.why_no_norm or not method.is_makeshift)
+        and (bench._knows(method.rule) or not method.rule.is_for_discrete)
+    ]
 
 
 def _read_pair(name: str, pair: Any) -> Method:
@@ -369,7 +325,7 @@ def _read_pair(name: str, pair: Any) -> Method:
             f"Method {name!r} must be a pair of operator and rule, such as (Hoelder(-1), "
             f"LogScore()); got {pair!r}."
         )
-    return Method(Plan(get_operator(pair[0]), get_rule(pair[1])), 1.01)
+    return method_for(get_operator(pair[0]), get_rule(pair[1]))
 
 
 def _read_folds(cv: int | ArrayLike, n: int, random_seed: int) -> list[Fold]:

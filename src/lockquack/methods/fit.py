@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,10 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.checks.models import check_models
-from lockquack.combination.combination import Combination
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import require_known_scores as require_known_scores
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.fitters import fitter_for
-from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.methods.examine import (
     examine_bounds,
@@ -29,75 +26,53 @@ from lockquack.methods.examine import (
     examine_tails,
     examine_weights,
 )
+from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import Gathered, gather
+from lockquack.methods.method import Method
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
 from lockquack.numeric import as_numeric
-from lockquack.operators import Operator
 from lockquack.prediction.examine import examine_pareto
 from lockquack.prediction.nodes import refine_nodes
 from lockquack.remarks import Remark, warn
 from lockquack.remarks.densities import Affected
-from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
 
 #: Most times that nodes are added for the pool at hand and the fit is repeated.
 _REFINEMENTS = 5
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Which weights to find: an operator, a rule, and how to solve for them."""
-
-    operator: Operator
-    rule: Rule
-    #: What the method is called in a table; empty: operator and rule say it.
-    method: str = ""
-    #: How to solve; None: as operator and rule have it.
-    fitter: type[Fitter] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def for_models(self, names: tuple[str, ...]) -> Plan:
-        """Return the plan with the operator made for these models and this rule."""
-        operator = self.operator.bind(names)
-        if self.rule.needs_derivatives:
-            operator = operator.without_zeros()
-        return replace(self, operator=operator)
-
-    def pose(self, gathered: Gathered, concentration: Array) -> Fitter:
-        """Set up what is to be minimised, and how."""
-        objective = Objective(self.operator, self.rule, gathered.densities, concentration)
-        kind = self.fitter or fitter_for(self.operator, self.rule)
-        return kind(objective, **dict(self.options))
-
-
 def fit(
     models: Mapping[str, Model],
-    plan: Plan,
+    method: Method,
     *,
-    prior: Any = 1.0,
+    prior: Any = None,
     scores: Kind = "loo",
     random_seed: int = 0,
     progressbar: bool | None = None,
-) -> Combination:
-    """Check the models, collapse their draws, solve for the parameters, remark on the result."""
+    quiet: bool = False,
+) -> Fitted:
+    """Check the models, collapse their draws, solve for the parameters, remark on the result.
+
+    Unless it should be quiet, remarks are warned of.
+    """
     require_known_scores(scores)
     require_seed(random_seed)
-    remarks = check_models(models, plan.rule)
+    remarks = check_models(models, method.rule)
     names = tuple(models)
-    concentration = read_concentration(prior, names)
-    plan = plan.for_models(names)
-    gathered = gather(models, plan.operator, plan.rule, scores, progressbar)
+    concentration = read_concentration(method.concentration if prior is None else prior, names)
+    method = method.for_models(names)
+    gathered = gather(models, method.operator, method.rule, scores, progressbar)
     fitter, solution, gathered = _solve_resolved(
-        sources_of(models), plan, gathered, concentration, loo=scores == "loo"
+        sources_of(models), method, gathered, concentration, loo=scores == "loo"
     )
     observations = models[names[0]].observations
-    unit = plan.rule.unit(observations.values) if plan.rule.needs_derivatives else np.ones(0)
-    mcse = np.array([plan.rule.mcse(each, unit) for each in gathered.collapsed])
-    combination = Combination(
+    unit = method.rule.unit(observations.values) if method.rule.needs_derivatives else np.ones(0)
+    mcse = np.array([method.rule.mcse(each, unit) for each in gathered.collapsed])
+    found = Fitted(
         names=names,
         scores=scores,
-        method=plan.method,
+        label=method.label,
         observations=observations,
         fitter=fitter,
         solution=solution,
@@ -106,33 +81,34 @@ def fit(
         random_seed=int(random_seed),
         models=dict(models),
     )
-    remarks += _examine(combination, gathered)
-    warn(*remarks)
-    return replace(combination, remarks=tuple(remarks))
+    remarks += _examine(found, gathered)
+    if not quiet:
+        warn(*remarks)
+    return replace(found, remarks=tuple(remarks))
 
 
 def solve(
     models: Mapping[str, Source],
-    plan: Plan,
+    method: Method,
     gathered: Gathered,
     concentration: Array,
     *,
     loo: bool,
 ) -> tuple[Fitter, Solution]:
     """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
-    return _solve_resolved(models, plan, gathered, concentration, loo=loo)[:2]
+    return _solve_resolved(models, method, gathered, concentration, loo=loo)[:2]
 
 
 def _solve_resolved(
     models: Mapping[str, Source],
-    plan: Plan,
+    method: Method,
     gathered: Gathered,
     concentration: Array,
     *,
     loo: bool,
 ) -> tuple[Fitter, Solution, Gathered]:
     """Solve, and return also the nodes that the solution rests on."""
-    fitter = plan.pose(gathered, concentration)
+    fitter = method.pose(gathered, concentration)
     solution = fitter.solve()
     for _ in range(_REFINEMENTS if gathered.laid else 0):
         pool = fitter.objective.pool(solution.x)
@@ -140,12 +116,12 @@ def _solve_resolved(
         if all(new is old for new, old in zip(laid, gathered.laid, strict=True)):
             break
         gathered = gathered.with_nodes(laid)
-        fitter = plan.pose(gathered, concentration)
+        fitter = method.pose(gathered, concentration)
         solution = fitter.solve()
     return fitter, solution, gathered
 
 
-def _examine(fit: Combination, gathered: Gathered) -> list[Remark]:
+def _examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
     models, fitter, solution = fit.models or {}, fit.fitter, fit.solution
     sources = sources_of(models)
     objective, pool = fitter.objective, fitter.objective.pool(solution.x)
@@ -204,3 +180,33 @@ def by_model(what: str, given: Any, names: tuple[str, ...]) -> Any:
     if missing:
         raise ParameterError(f"The {what} says nothing about model {missing[0]!r}.")
     return [given[name] for name in names]
+
+
+def log_probabilities(models: Mapping[str, Model], given: Any, model_prior: Any) -> Array:
+    """Log marginal likelihoods plus log prior probabilities, (K,)."""
+    names = tuple(models) if isinstance(models, Mapping) else ()
+    if given is None:
+        found = {name: getattr(m, "log_marginal_likelihood", None) for name, m in models.items()}
+        missing = [name for name, value in found.items() if value is None]
+        if missing:
+            raise ParameterError(
+                f"The marginal likelihood of model {missing[0]!r} is not known. Give "
+                "log_marginal_likelihood={name: value, ...}; PyMC's sample_smc estimates it."
+            )
+        given = list(found.values())
+    log_ml = _per_model("log_marginal_likelihood", given, names)
+    if model_prior is None:
+        return log_ml
+    probability = _per_model("model_prior", model_prior, names)
+    if not (probability > 0).all():
+        raise ParameterError(f"model_prior must be positive probabilities; got {model_prior!r}.")
+    return log_ml + np.log(probability)
+
+
+def _per_model(what: str, given: Any, names: tuple[str, ...]) -> Array:
+    values = as_numeric(what, by_model(what, given, names), ParameterError)
+    if values.shape != (len(names),) or not np.isfinite(values).all():
+        raise ParameterError(
+            f"{what} must be one finite number for each of {len(names)} models; got {given!r}."
+        )
+    return values.astype(np.float64)

@@ -182,7 +182,7 @@ class Source(ABC):
         raise UnsupportedError(
             f"{self.likelihood.description} holds values at the observed outcomes only, so it "
             "cannot predict others. Compute its values there and give them as a model of their "
-            "own, fit.predict_at({name: new_model, ...}), or make it with from_family or a PPL "
+            "own, fit.predict(models={name: new_model, ...}), or make it with from_family or a PPL "
             "adapter."
         )
 

@@ -22,6 +22,8 @@ class Operator(ABC):
     """
 
     name: ClassVar[str]
+    #: What is done to models by it, in a word.
+    verb: ClassVar[str]
     _by_name: ClassVar[dict[str, type[Operator]]] = {}
     #: Whether the derivatives of the pool depend on the members' densities, not only on theirs.
     needs_density: bool

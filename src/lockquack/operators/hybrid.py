@@ -80,6 +80,7 @@ class Hybrid(CompositeOperator):
     """
 
     name = "hybrid"
+    verb = "hybrid"
     needs_density = True
     normalised = False
 

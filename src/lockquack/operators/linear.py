@@ -28,6 +28,7 @@ class Linear(PowerPool):
     """
 
     name = "linear"
+    verb = "mix"
     needs_density = True
     normalised = True
     mixes = True

@@ -43,6 +43,7 @@ class Locking(PowerPool):
     """
 
     name = "locking"
+    verb = "lock"
     needs_density = False
     normalised = False
     vanishes_with_any = True

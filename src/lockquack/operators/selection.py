@@ -22,4 +22,5 @@ class Selection(Linear):
     """
 
     name = "selection"
+    verb = "select"
     mixes = False

@@ -66,6 +66,7 @@ class Superposition(Operator):
     """
 
     name = "superposition"
+    verb = "quack"
     needs_density = True
     normalised = False
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from lockquack.fitting.densities import Densities
 from lockquack.jets import Array
-from lockquack.methods.compare import METHODS as KNOWN
-from lockquack.methods.compare import Method
 from lockquack.methods.gather import Gathered
+from lockquack.methods.method import METHODS
 from lockquack.operators import Operator
 from lockquack.paper.scenarios import MODELS
 
-#: Our names in the order of the paper's list, then ours; keys of METHODS there.
+#: Our names in the order of the paper's list, then ours; by their labels.
 PAPER = (
     "select by marginal likelihood",
     "BMA",
@@ -55,26 +53,19 @@ class Fitted:
 
 def fit(name: str, densities: Densities, log_marginal_likelihood: Array) -> Fitted:
     """Fit a method, by the same problems and solvers as ``lq.lock`` and its relatives."""
-    method = _method(name, log_marginal_likelihood)
-    plan = method.plan.for_models(MODELS)
+    method = METHODS[name].for_models(MODELS)
+    told = {"log_probability": log_marginal_likelihood}
+    method = replace(method, options={key: told[key] for key in method.kind.wants})
     concentration = np.full(densities.n_models, method.concentration)
-    fitter = plan.pose(Gathered(densities, ()), concentration)
+    fitter = method.pose(Gathered(densities, ()), concentration)
     solution = fitter.solve()
     return Fitted(
-        plan.operator,
+        method.operator,
         solution.x,
         fitter.objective.weights(solution.x),
         bool(solution.converged),
-        _scalars(plan.operator, solution.x),
+        _scalars(method.operator, solution.x),
     )
-
-
-def _method(name: str, log_marginal_likelihood: Array) -> Method:
-    method = KNOWN[name]
-    options: dict[str, Any] = {}
-    if name in ("BMA", "select by marginal likelihood"):
-        options = {"log_probability": log_marginal_likelihood}
-    return replace(method, plan=replace(method.plan, options=options))
 
 
 def _scalars(operator: Operator, x: Array) -> dict[str, float]:

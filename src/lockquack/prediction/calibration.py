@@ -13,19 +13,20 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc
 from scipy.stats import binom
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array
-from lockquack.numeric import as_generator
+from lockquack.numeric import as_generator, as_numeric
 from lockquack.quadrature.intervals import HasIntervals, IntervalKind
 
 #: Most places at which the distribution function is looked at.
@@ -147,3 +148,36 @@ def look_at(
     upper = predicted.cdf(y)
     lower = predicted.cdf(y - 1.0) if predicted.discrete else upper
     return np.concatenate([*ends, lower, upper])
+
+
+def read_probabilities(probs: ArrayLike) -> tuple[float, ...]:
+    """Read one or more probabilities; whether they are some is seen where they are used."""
+    wanted = np.atleast_1d(np.asarray(as_numeric("probs", probs, ParameterError), np.float64))
+    if wanted.ndim > 1 or wanted.size == 0:
+        raise ParameterError(f"probs must be one or more probabilities; got {probs!r}.")
+    return tuple(wanted.tolist())
+
+
+def coverage_table(
+    calibrated: Mapping[str, Calibrated],
+    outcomes: Array,
+    probs: Sequence[float],
+    random_seed: int,
+) -> pd.DataFrame:
+    """Share of outcomes (n, d) within intervals, and uniformity, by prediction.
+
+    The components of an outcome depend on each other: each has a test of its own, and the
+    smallest p-value counts, times their number.
+    """
+    y, d = outcomes.reshape(-1), outcomes.shape[1]
+    table = {}
+    for name, each in calibrated.items():
+        shares = zip(probs, each.coverage(y).tolist(), strict=True)
+        pit = each.pit(random_seed).reshape(outcomes.shape)
+        smallest = min(uniformity(component) for component in pit.T)
+        table[name] = {
+            **{f"{prob:g}": share for prob, share in shares},
+            f"width_{probs[-1]:g}": float(each.widths()[-1]),
+            "uniformity_p": min(1.0, d * smallest),
+        }
+    return pd.DataFrame.from_dict(table, orient="index").rename_axis("model")

@@ -10,7 +10,7 @@ import numpy as np
 from lockquack.draws.psis import psis
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
-from lockquack.kernels import kernels_for
+from lockquack.kernels.choice import kernels_for
 from lockquack.models.source import Source
 from lockquack.quadrature.grid import Components, Rows
 from lockquack.words import NAME_ITS_LIKELIHOOD

@@ -2,76 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from lockquack.errors import (
-    ParameterError,
-    ShapeError,
-    unknown_name,
-)
+from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
-from lockquack.models.labels import from_pandas, labels_of, require_same_labels
-from lockquack.models.model import Model, sources_of
+from lockquack.models.model import Model
 from lockquack.models.observations import Observations
-from lockquack.models.source import Source
 from lockquack.numeric import as_count, as_generator, as_numeric
-from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
-from lockquack.prediction.calibration import Calibrated, look_at, uniformity
-from lockquack.prediction.drawn import DrawnDistribution
-from lockquack.prediction.examine import examine_density, examine_draws
-from lockquack.prediction.members import are_discrete, require_evaluable
-from lockquack.prediction.pooled import (
-    Normalised,
-    PooledDistribution,
-    at_observed,
-    mix,
-    observed_densities,
-)
-from lockquack.prediction.stored import WeightedDraws, stored_mixture
-from lockquack.prediction.streamed import distribution_of
-from lockquack.prediction.vectors import (
-    NormalisedBySampling,
-    log_densities,
-    modes,
-    normalise_by_draws,
-    sample_each,
-)
+from lockquack.prediction import pictures
+from lockquack.prediction.calibration import Calibrated, coverage_table, look_at, read_probabilities
+from lockquack.prediction.evaluation import Evaluation
+from lockquack.prediction.outcomes import label_points, posterior_predictive, read_points
+from lockquack.prediction.vectors import NormalisedBySampling, log_densities, modes
 from lockquack.quadrature.intervals import IntervalKind
-from lockquack.remarks import warn
 from lockquack.sampling.samplers import SAMPLERS, Drawn
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-#: Draws from which the components of vector outcomes are known.
-_DRAWS = 4000
 _BOUNDS = ["lower", "upper"]
 
 
+def _nobody() -> Mapping[str, Pool]:
+    return {}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Distribution:
+class Prediction:
     """A combination's prediction of some observations: a distribution for each.
 
-    Made by :meth:`Combination.distribution` and :meth:`Combination.at`. Scalar outcomes are
+    Made by :meth:`Combination.predict`; what it computes it remembers. Scalar outcomes are
     handled by quadrature, to about eight digits; vector outcomes by Monte Carlo. Densities of
     these have errors that are reported; distribution functions, quantiles, intervals and moments
     are those of their components, each by itself, in 4000 draws. Of models that are known at the
     observed outcomes only, mixtures have these by the predictive draws that the models came with.
+
+    Attributes
+    ----------
+    models
+        The models of these observations.
+    label
+        What the combination is called in tables and pictures.
+    loo
+        Whether each observation is left out of the models that predict it.
+    observed
+        Whether the outcomes are known.
 
     Examples
     --------
     >>> import lockquack as lq
     >>> from lockquack.testing import example_models
     >>> fit = lq.lock(example_models())
-    >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
+    >>> new = fit.predict(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
     >>> new.mean().round(1).values
     array([ 0.9, -0.5])
     """
@@ -79,34 +67,25 @@ class Distribution:
     models: Mapping[str, Model]
     pool: Pool
     observations: Observations
+    label: str
     loo: bool = False
-    #: Whether the outcomes are known; otherwise they stand in for what is predicted.
     observed: bool = True
     random_seed: int = 0
     progressbar: bool | None = None
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    #: Other pools of these models that are calibrated beside it, by label.
+    rivals: Callable[[], Mapping[str, Pool]] = _nobody
 
     def __repr__(self) -> str:
         kind = "leave-one-out" if self.loo else "predictive"
         sizes = ", ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
-        return f"<Distribution {self.operator!r} of {', '.join(self.models)}; {kind}; {sizes}>"
-
-    @property
-    def operator(self) -> Operator:
-        """How the densities are pooled."""
-        return self.pool.operator
-
-    @property
-    def _sources(self) -> dict[str, Source]:
-        return sources_of(self.models)
-
-    @property
-    def scalar(self) -> bool:
-        """Whether outcomes are single numbers."""
-        return self.observations.d == 1
+        return f"<Prediction {self.pool.operator!r} of {', '.join(self.models)}; {kind}; {sizes}>"
 
     def logpdf(self, y: Any = None) -> xr.DataArray:
-        r"""Log density, :math:`\log \tilde q(y) - \log \int \tilde q`.
+        r"""Log density, :math:`\log \tilde q(y) - \log \int \tilde q`, at each observation.
+
+        The integral is one-dimensional quadrature for each observation; for vector outcomes it is
+        found by importance sampling, with an error that :meth:`log_norm` reports. A warning tells
+        where leave-one-out densities are unreliable.
 
         Parameters
         ----------
@@ -117,35 +96,36 @@ class Distribution:
         Returns
         -------
         xarray.DataArray
-            Log densities, with a dimension ``point`` for several outcomes of each observation.
+            Log densities, with a dimension ``point`` for several outcomes of each observation. At
+            the observed outcomes, their sum is the total log score.
 
         Examples
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
         >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.logpdf(0.0).round(2).values
-        array([-1.37, -1.08])
+        >>> float(fit.logpdf(loo=True).sum().round(1))
+        -57.5
+        >>> fit.predict().logpdf([[0.0], [1.0]]).sizes  # two outcomes at each observation
+        Frozen({'point': 2, 'obs_id': 40})
         """
         if y is None:
             self._require_observed("logpdf")
-            normalised = self.normalised()
-            return self.observations.label(normalised.logp.copy(), name="logpdf")
-        points, leading = self._points(y)
-        normalised = self.normalised()
-        if self.scalar:
-            return self._label(self.pooled.logpdf(points), leading, "logpdf")
+            return self.observations.label(self._numbers.normalised.logp.copy(), name="logpdf")
+        points, leading = read_points(y, self.observations)
+        log_norm = self._numbers.normalised.log_norm
+        if self._numbers.is_scalar:
+            return self._label(self._numbers.pooled.logpdf(points), leading, "logpdf")
         outcomes = points.reshape(len(points), *self.observations.values.shape)
-        pooled = log_densities(self._sources, self.pool, outcomes, loo=self.loo)
-        values = pooled - normalised.log_norm
+        values = log_densities(*self._numbers.used, outcomes, loo=self.loo) - log_norm
         return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
     def log_norm(self) -> xr.DataArray:
         """Log of the normaliser of the pool at each observation.
 
-        Its attribute ``max_error`` is the largest relative error of a normaliser; all of them are
-        the coordinate ``error``.
+        The coordinate ``error`` is the relative error of each: a bound from quadrature, or a
+        Monte Carlo standard error for vector outcomes, whose Pareto k̂ is the coordinate
+        ``pareto_k``. The attribute ``max_error`` is the largest.
 
         Returns
         -------
@@ -156,23 +136,22 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> bool((new.log_norm() <= 0).all())
-        True
+        >>> log_norm = lq.lock(example_models()).predict().log_norm()
+        >>> bool((log_norm <= 0).all()), bool((log_norm["error"] < 1e-6).all())
+        (True, True)
         """
-        normalised = self.normalised()
-        result = self.observations.label(normalised.log_norm.copy(), name="log_norm")
-        error = self.observations.label(normalised.relative_error.copy())
-        result = result.assign_coords(error=(error.dims, error.values))
+        normalised = self._numbers.normalised
+        known = {"error": normalised.relative_error}
         if isinstance(normalised, NormalisedBySampling):
-            k_hat = self.observations.label(normalised.importance_k)
-            result = result.assign_coords(pareto_k=(k_hat.dims, k_hat.values))
+            known["pareto_k"] = normalised.importance_k
+        result = self.observations.label(normalised.log_norm.copy(), name="log_norm")
+        labelled = {name: self.observations.label(each.copy()) for name, each in known.items()}
+        result = result.assign_coords({k: (v.dims, v.values) for k, v in labelled.items()})
         result.attrs["max_error"] = float(normalised.relative_error.max())
         return result
 
     def cdf(self, y: Any = None) -> xr.DataArray:
-        """Probability of at most y, by default at the observed outcomes; see :meth:`logpdf`.
+        """Probability of at most y, by default at the observed outcomes.
 
         Parameters
         ----------
@@ -182,21 +161,19 @@ class Distribution:
         Returns
         -------
         xarray.DataArray
-            Probabilities.
+            Probabilities, as :meth:`logpdf` returns densities.
 
         Examples
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.cdf(0.0).round(2).values
-        array([0.17, 0.7 ])
+        >>> lq.lock(example_models()).predict().cdf(0.0).round(2).values[:3]
+        array([0.18, 0.86, 0.21])
         """
         if y is None:
             self._require_observed("cdf")
-        points, leading = self._points(y)
-        return self._label(self.marginals.cdf(points), leading, "cdf")
+        points, leading = read_points(y, self.observations)
+        return self._label(self._numbers.marginals.cdf(points), leading, "cdf")
 
     def quantile(self, p: ArrayLike) -> xr.DataArray:
         """Outcomes below which there is probability p, along a dimension ``quantile``.
@@ -215,15 +192,14 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.quantile(0.5).round(1).values
-        array([ 0.9, -0.5])
+        >>> lq.lock(example_models()).predict().quantile([0.1, 0.5]).round(1).values[:, :3]
+        array([[-0.4, -2.4, -0.5],
+               [ 0.9, -1.1,  0.8]])
         """
         wanted = np.asarray(as_numeric("p", p, ParameterError), dtype=np.float64)
         if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise ParameterError(f"p must be one or more probabilities between 0 and 1; got {p!r}.")
-        values = self.marginals.quantile(np.atleast_1d(wanted))
+        values = self._numbers.marginals.quantile(np.atleast_1d(wanted))
         return self._label(values, {"quantile": wanted} if wanted.ndim else None, "quantile")
 
     def interval(self, prob: float = 0.9, *, kind: IntervalKind = "central") -> xr.DataArray:
@@ -249,12 +225,12 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.interval(0.9, kind="hdi").sizes["ci_bound"]
-        2
+        >>> lq.lock(example_models()).interval(0.9).round(1).values[:, :3]
+        array([[-0.7, -2.8, -0.9],
+               [ 2.6,  0.6,  2.5]])
         """
-        return self._label(self.marginals.interval(prob, kind), {"ci_bound": _BOUNDS}, "interval")
+        ends = self._numbers.marginals.interval(prob, kind)
+        return self._label(ends, {"ci_bound": _BOUNDS}, "interval")
 
     def mean(self) -> xr.DataArray:
         """Mean at each observation; NaN or infinite where tails are too heavy to have one.
@@ -268,12 +244,10 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.mean().round(1).values
-        array([ 0.9, -0.5])
+        >>> lq.lock(example_models()).predict(loo=True).mean().round(1).values[:3]
+        array([ 0.9, -1.1,  0.8])
         """
-        return self._label(self.marginals.mean()[None], None, "mean")
+        return self._label(self._numbers.marginals.mean()[None], None, "mean")
 
     def var(self) -> xr.DataArray:
         """Variance at each observation; infinite where tails are too heavy to have one.
@@ -287,61 +261,17 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> bool((new.var() > 1).all())
-        True
+        >>> lq.lock(example_models()).predict().var().round(2).values[:3]
+        array([1.02, 1.04, 1.01])
         """
-        return self._label(self.marginals.var()[None], None, "var")
-
-    def plot_density(
-        self, obs: Any = 0, *, models: bool = True, xlabel: str = "y", ax: Axes | None = None
-    ) -> Axes:
-        """Draw the density at an observation, with those of the models, and what came, if known.
-
-        For scalar outcomes; see :meth:`Combination.plot_density`.
-
-        Parameters
-        ----------
-        obs
-            The observation: its position, its label (a string), or labels by dimension.
-        models
-            Whether to draw the models.
-        xlabel
-            What the outcome is called.
-        ax
-            Axes to draw on, by default those of a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            With one line per model and one for the combination.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> ax = fit.distribution().plot_density(obs=3, xlabel="height")
-        >>> ax.get_xlabel()
-        'height'
-        """
-        from lockquack.plots import plot_density
-        from lockquack.prediction.panels import density_panel, locate
-
-        panel = density_panel(
-            self._sources,
-            {self.operator.name: self.pool},
-            locate(self.observations, obs),
-            self.observations,
-            loo=self.loo,
-            models=models,
-            known=self.observed,
-        )
-        return plot_density(panel, xlabel=xlabel, ax=ax)
+        return self._label(self._numbers.marginals.var()[None], None, "var")
 
     def mode(self) -> xr.DataArray:
         """Outcome of the highest density at each observation.
+
+        A log-linear pool of log-concave densities has one mode, between the outermost modes of
+        the models. Heavy tails can have several: the equal pool of Cauchy densities at ±5 has
+        modes at ±4.9.
 
         Returns
         -------
@@ -352,14 +282,12 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.mode().round(1).values
-        array([ 0.9, -0.5])
+        >>> lq.lock(example_models()).predict().mode().round(1).values[:3]
+        array([ 0.9, -1.1,  0.8])
         """
-        if self.scalar:
-            return self._label(self.pooled.mode()[None], None, "mode")
-        highest = modes(self._sources, self.pool, self._draws(), loo=self.loo)
+        if self._numbers.is_scalar:
+            return self._label(self._numbers.pooled.mode()[None], None, "mode")
+        highest = modes(*self._numbers.used, self._numbers.draws, loo=self.loo)
         return self._label(highest.reshape(1, -1), None, "mode")
 
     def sample(
@@ -369,57 +297,79 @@ class Distribution:
         method: str = "auto",
         random_seed: int | np.random.Generator | None = None,
     ) -> xr.DataTree:
-        """Draw outcomes at each observation; see :meth:`Combination.sample`.
+        r"""Draw outcomes from the combination at each observation.
 
         Parameters
         ----------
         n
             Draws for each observation.
-        method, random_seed
-            As for :meth:`Combination.sample`.
+        method
+            ``"auto"`` inverts the distribution function of scalar outcomes; for vectors it takes
+            the first of the following that does well.
+
+            - ``"inverse-cdf"``, scalar outcomes only: exact to the error of the quadrature.
+            - ``"rejection"``: exact. Draws from a mixture :math:`\sum_k c_k \pi_k` above the pool
+              are accepted with probability :math:`q / \sum_k c_k \pi_k`; on the simplex the
+              geometric mean is below the arithmetic one. Slow where the models disagree.
+            - ``"importance"``: resampled by Pareto-smoothed weights from a Student t distribution
+              around the moments of the pool, with a fifth of the models' mixture.
+            - ``"smc"``: tempered sequential Monte Carlo with moves along the gradient of the pool.
+            - ``"mixture-is"``: the paper's proposal, the equal mixture of the models, resampled.
+        random_seed
+            Seed or generator.
 
         Returns
         -------
         xarray.DataTree
-            As :meth:`Combination.sample` returns it.
+            ``posterior_predictive`` (one chain, draws, observations) and ``observed_data``, as
+            ArviZ takes them; ``sampling_stats`` where there are diagnostics for each observation:
+            ``acceptance``, ``ess``, ``pareto_k``, ``log_norm`` and its error. A warning tells
+            where they are bad.
 
         Examples
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> draws = new.sample(100, random_seed=1)
+        >>> draws = lq.lock(example_models()).sample(500, random_seed=1)
         >>> dict(draws["posterior_predictive"]["y"].sizes)
-        {'chain': 1, 'draw': 100, 'obs_id': 2}
+        {'chain': 1, 'draw': 500, 'obs_id': 40}
         """
         n, rng = as_count("n", n), as_generator(random_seed)
         if method not in ("auto", "inverse-cdf", *SAMPLERS):
             raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
-        if method == "inverse-cdf" or (method == "auto" and self.scalar):
-            self.normalised()
-            draws = self.pooled.sample(n, rng)[..., None]
-            return self._tree(draws, "inverse-cdf", {})
-        require_evaluable(self._sources, "the combination cannot be sampled", vectors=True)
-        drawn = sample_each(
-            self._sources,
-            self.pool,
-            n,
-            method,
-            loo=self.loo,
-            rng=rng,
-            progressbar=self.progressbar,
+        if method == "inverse-cdf" or (method == "auto" and self._numbers.is_scalar):
+            _ = self._numbers.normalised  # warns of what is wrong with it
+            drawn: Sequence[Drawn] = ()
+            draws, method = self._numbers.pooled.sample(n, rng)[..., None], "inverse-cdf"
+        else:
+            drawn = self._numbers.drawn(n, method, rng)
+            draws = np.stack([each.y for each in drawn], axis=1)
+        about: dict[str, Any] = {
+            "combination": repr(self.pool.operator),
+            "models": ", ".join(self.models),
+        }
+        about |= {"sampling_method": method, "leave_one_out": int(self.loo)}
+        return posterior_predictive(
+            draws,
+            drawn,
+            self._numbers.used[0],
+            self.observations,
+            observed=self.observed,
+            attrs=about,
         )
-        warn(*examine_draws(drawn, self.observations))
-        return self._tree(np.stack([each.y for each in drawn], axis=1), method, _statistics(drawn))
 
     def pit(self, *, random_seed: int | np.random.Generator | None = 0) -> xr.DataArray:
-        """Probability integral transform of the observed outcomes; see :meth:`Combination.pit`.
+        """Probability integral transform: how much of each prediction lies below its outcome.
+
+        If the predictions are right, it is uniform; :meth:`coverage` tests that. Do not read it
+        in-sample, ``loo=False``: each outcome then had a say in its own prediction, and the values
+        crowd in the middle.
 
         Parameters
         ----------
         random_seed
-            As for :meth:`Combination.pit`.
+            For whole numbers, whose value is drawn between F(y − 1) and F(y), which makes it
+            uniform; None takes the middle, which is not.
 
         Returns
         -------
@@ -430,227 +380,100 @@ class Distribution:
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at([0.0, 0.0], x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> bool((new.pit() == new.cdf(0.0)).all())
+        >>> pit = lq.lock(example_models()).pit()
+        >>> bool(((pit > 0) & (pit < 1)).all())
         True
         """
         self._require_observed("pit")
-        marginals = self.marginals
-        if self.scalar:
-            self.normalised()
+        marginals = self._numbers.marginals
+        if self._numbers.is_scalar:
+            _ = self._numbers.normalised  # warns of what is wrong with it
         found = look_at(marginals, self.observations.values.reshape(1, -1))
-        values = Calibrated(found).pit(random_seed)
-        return self._label(values[None], None, "pit")
+        return self._label(Calibrated(found).pit(random_seed)[None], None, "pit")
 
-    @property
-    def pooled(self) -> PooledDistribution:
-        """The numbers behind it, without labels; for scalar outcomes."""
-        if "pooled" not in self._known:
-            self._known["pooled"] = distribution_of(
-                self._sources,
-                self.pool,
-                loo=self.loo,
-                progressbar=self.progressbar,
-            )
-        return self._known["pooled"]
+    def coverage(
+        self,
+        probs: ArrayLike = (0.5, 0.8, 0.9, 0.95),
+        *,
+        kind: IntervalKind = "central",
+        random_seed: int = 0,
+    ) -> pd.DataFrame:
+        """Tell how well intervals cover: of the combination, of stacking, and of each model.
 
-    @property
-    def marginals(self) -> PooledDistribution | DrawnDistribution | WeightedDraws:
-        """The distributions of outcomes, or of their components, without labels."""
-        if not all(source.can.evaluate for source in self._sources.values()):
-            if "stored" not in self._known:
-                mixture = stored_mixture(self._sources, self.pool, loo=self.loo)
-                self._known["stored"] = mixture
-            return self._known["stored"]
-        if self.scalar:
-            return self.pooled
-        if "drawn" not in self._known:
-            flat = self._draws().reshape(_DRAWS, -1)
-            self._known["drawn"] = DrawnDistribution.of(flat)
-        return self._known["drawn"]
-
-    def _draws(self) -> Array:
-        """Draws of vector outcomes, (draw, n, d)."""
-        if "draws" not in self._known:
-            tree = self.sample(_DRAWS, random_seed=self.random_seed)
-            (predicted,) = tree["posterior_predictive"].to_dataset().data_vars.values()
-            shape = _DRAWS, *self.observations.values.shape
-            self._known["draws"] = predicted.values.reshape(shape)
-        return self._known["draws"]
-
-    def normalised(self) -> Normalised:
-        """Log densities at the outcomes and normalisers; warns of what is wrong, once.
+        Parameters
+        ----------
+        probs
+            Probabilities of the intervals.
+        kind
+            ``"central"`` or ``"hdi"``.
+        random_seed
+            For the probabilities of whole numbers; see :meth:`pit`.
 
         Returns
         -------
-        Normalised or NormalisedBySampling
-            Arrays over observations: ``logp``, ``log_norm`` and its ``relative_error``.
+        pandas.DataFrame
+            A row for the combination, the linear pool with weights by stacking, and each model.
+            Columns: the share of outcomes inside the intervals of each probability, the mean
+            width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
+            probability integral transform is uniform [1]_. Shares have a standard error of
+            √(p (1 − p) / n). Vector outcomes are looked at component by component.
 
         Examples
         --------
         >>> import lockquack as lq
         >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> new = fit.at(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
-        >>> new.normalised().log_norm.shape
-        (2,)
-        """
-        if "normalised" not in self._known:
-            result = self._normalise()
-            self._known["normalised"] = result
-            warn(*examine_density(self._sources, result, self.observations))
-        return self._known["normalised"]
+        >>> lq.lock(example_models()).coverage([0.9])[["0.9"]].round(2)
+                  0.9
+        model
+        [lock]   0.92
+        [stack]  0.95
+        first    0.82
+        second   0.85
 
-    def _normalise(self) -> Normalised:
-        if self.operator.normalised:
-            return mix(self.models, self.pool, loo=self.loo, progressbar=self.progressbar)
-        if self.scalar:
-            pooled = self.pooled
-            logp = observed_densities(self.models, loo=self.loo, progressbar=self.progressbar)
-            return at_observed(pooled, logp)
-        require_evaluable(self._sources, "the combination cannot be normalised", vectors=True)
-        return normalise_by_draws(
+        References
+        ----------
+        .. [1] Säilynoja, Bürkner and Vehtari (2022). Graphical test for discrete uniformity and
+           its applications in goodness-of-fit evaluation and multiple sample comparison.
+           Statistics and Computing 32(32). arXiv:2103.10522.
+        """
+        self._require_observed("coverage")
+        wanted = read_probabilities(probs)
+        found = self._calibrated(wanted, kind)
+        self._numbers.warn_of_pareto("intervals")
+        return coverage_table(found, self.observations.values, wanted, random_seed)
+
+    plot_density = pictures.plot_density
+    plot_densities = pictures.plot_densities
+    plot_pit = pictures.plot_pit
+
+    @cached_property
+    def _numbers(self) -> Evaluation:
+        return Evaluation(
             self.models,
             self.pool,
-            loo=self.loo,
-            rng=np.random.default_rng(self.random_seed),
-            progressbar=self.progressbar,
+            self.observations,
+            self.loo,
+            self.random_seed,
+            self.progressbar,
         )
+
+    def _calibrated(
+        self, probs: Sequence[float] = (), kind: IntervalKind = "central"
+    ) -> dict[str, Calibrated]:
+        """Look at the outcomes with the combination, with its rivals and with the models."""
+        pools = {self.label: self.pool}
+        pools |= {label: pool for label, pool in self.rivals().items() if label not in pools}
+        bracketed = {f"[{label}]": pool for label, pool in pools.items()}
+        return self._numbers.calibrated(bracketed, probs, kind)
 
     def _require_observed(self, what: str) -> None:
         if not self.observed:
             raise ParameterError(
                 f"The outcomes of these observations are not known; give them: {what}(y)."
+                if what in ("logpdf", "cdf")
+                else f"The outcomes of these observations are not known, which {what} needs; give "
+                "them: fit.predict(y, ...)."
             )
-
-    def _points(self, y: Any) -> tuple[Array, dict[str, Any] | None]:
-        """Read outcomes as (point, n × d); None for the leading dimension where there is none."""
-        if y is None:
-            return self.observations.values.reshape(1, -1), None
-        if isinstance(y, xr.DataArray):
-            return self._labelled_points(y)
-        if isinstance(y, pd.Series) and len(self.observations.dims) == 1:
-            (own_dim,) = self.observations.dims
-            self._require_own(from_pandas(y.rename_axis(None), own_dim, ""))
-        values = as_numeric("y", y).astype(np.float64)
-        n, size = self.observations.n, self.observations.values.size
-        own = () if self.scalar else (self.observations.d,)
-        shapes = (n, *own), (*self.observations.shape, *own)
-        if values.ndim == 0 or values.shape in shapes:
-            return np.broadcast_to(values.reshape(1, -1), (1, size)), None
-        if values.shape[1:] in shapes:
-            return values.reshape(-1, size), {"point": None}
-        if values.shape[1:] == (1, *own):
-            several = np.broadcast_to(values, (len(values), n, *own))
-            return several.reshape(-1, size), {"point": None}
-        raise ShapeError(
-            f"y has the shape {values.shape}; there are {n} observations of "
-            f"{self.observations.d} component(s). Give one number, one outcome per observation, "
-            "or points × observations; the same points for all: y[:, None]."
-        )
-
-    def _labelled_points(self, y: xr.DataArray) -> tuple[Array, dict[str, Any] | None]:
-        grid = self._label(np.zeros((1, self.observations.values.size)), None, "")
-        dims = grid.dims
-        extra = [str(dim) for dim in y.dims if dim not in dims]
-        if len(extra) > 1:
-            raise ShapeError(f"y has more than one dimension besides {dims}: {extra}.")
-        self._require_own(y)
-        as_numeric("y", y.values)
-        grid, y = xr.broadcast(*xr.align(grid, y, join="override", exclude=extra))
-        values = y.transpose(*extra, *dims).values.astype(np.float64)
-        if not extra:
-            return values.reshape(1, -1), None
-        labels = y.coords[extra[0]].values if extra[0] in y.coords else None
-        return values.reshape(len(values), -1), {extra[0]: labels}
-
-    def _require_own(self, y: xr.DataArray) -> None:
-        """Refuse outcomes that are, by their labels, those of others or in another order."""
-        sizes = self.observations.sizes
-        wrong = [dim for dim in sizes if y.sizes.get(dim, sizes[dim]) != sizes[dim]]
-        if wrong:
-            raise ShapeError(
-                f"y has {y.sizes[wrong[0]]} values along {wrong[0]!r}; the combination has "
-                f"{sizes[wrong[0]]} observations there."
-            )
-        require_same_labels("y", labels_of(y), self.observations.labels, of="the combination")
 
     def _label(self, values: Array, leading: dict[str, Any] | None, name: str) -> xr.DataArray:
-        """Label (point, n × d); without a leading dimension there is one point."""
-        if leading is None:
-            values = values[0]
-        if self.scalar:
-            return self.observations.label(values, leading, name)
-        shape = *values.shape[:-1], *self.observations.values.shape
-        return self.observations.label_components(values.reshape(shape), leading, name)
-
-    def _tree(self, draws: Array, method: str, statistics: Mapping[str, Array]) -> xr.DataTree:
-        """Hold draws (draw, obs, component) as ArviZ does."""
-        from lockquack import __version__
-
-        name = "y" if "y" not in self.observations.dims else "outcome"
-        leading = {"chain": np.arange(1), "draw": np.arange(len(draws))}
-        attrs = {
-            "inference_library": "lockquack",
-            "inference_library_version": __version__,
-            "combination": repr(self.operator),
-            "models": ", ".join(self.models),
-            "sampling_method": method,
-            "leave_one_out": int(self.loo),
-        }
-        for statistic, values in statistics.items():
-            if values.dtype.kind == "f" and not np.isnan(values).all():
-                worst = np.nanmax if statistic in ("pareto_k", "log_norm_error") else np.nanmin
-                attrs[f"worst_{statistic}"] = float(worst(values))
-        # ArviZ takes whole numbers for continuous unless their type says what they are.
-        whole = are_discrete(self._sources)
-        kind = np.int64 if whole and np.isfinite(draws).all() else np.float64
-        predicted = self.observations.label_components(draws[None].astype(kind), leading, name)
-        groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=attrs)}
-        if self.observed:
-            observed = self.observations.to_dataarray(name).astype(kind)
-            groups["observed_data"] = xr.Dataset({name: observed})
-        if statistics:
-            each = {key: self.observations.label(value) for key, value in statistics.items()}
-            groups["sampling_stats"] = xr.Dataset(each)
-        return xr.DataTree.from_dict(groups)
-
-
-def read_probabilities(probs: ArrayLike) -> tuple[float, ...]:
-    """Read one or more probabilities; whether they are some is seen where they are used."""
-    wanted = np.atleast_1d(np.asarray(as_numeric("probs", probs, ParameterError), np.float64))
-    if wanted.ndim > 1 or wanted.size == 0:
-        raise ParameterError(f"probs must be one or more probabilities; got {probs!r}.")
-    return tuple(wanted.tolist())
-
-
-def coverage_table(
-    calibrated: Mapping[str, Calibrated],
-    outcomes: Array,
-    probs: Sequence[float],
-    random_seed: int,
-) -> pd.DataFrame:
-    """Share of outcomes (n, d) within intervals, and uniformity, by prediction.
-
-    The components of an outcome depend on each other: each has a test of its own, and the
-    smallest p-value counts, times their number.
-    """
-    y, d = outcomes.reshape(-1), outcomes.shape[1]
-    table = {}
-    for name, each in calibrated.items():
-        shares = zip(probs, each.coverage(y).tolist(), strict=True)
-        pit = each.pit(random_seed).reshape(outcomes.shape)
-        smallest = min(uniformity(component) for component in pit.T)
-        table[name] = {
-            **{f"{prob:g}": share for prob, share in shares},
-            f"width_{probs[-1]:g}": float(each.widths()[-1]),
-            "uniformity_p": min(1.0, d * smallest),
-        }
-    return pd.DataFrame.from_dict(table, orient="index").rename_axis("model")
-
-
-def _statistics(drawn: list[Drawn] | Any) -> dict[str, Array]:
-    names = ("acceptance", "ess", "pareto_k", "log_norm", "log_norm_error")
-    numbers = {name: np.array([getattr(each, name) for each in drawn]) for name in names}
-    return {**numbers, "method": np.array([each.method for each in drawn])}
+        return label_points(values, leading, name, self.observations)

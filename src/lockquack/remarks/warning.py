@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
@@ -11,7 +12,8 @@ from types import FrameType
 from lockquack.errors import LockquackWarning
 from lockquack.remarks.base import Remark, UnknownRemark
 
-_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+#: Code that a user does not call: this package, and what remembers its properties.
+_OURS = (f"{Path(__file__).parents[1]}{os.sep}", str(functools.__file__))
 
 
 def warn(*remarks: Remark) -> None:
@@ -19,7 +21,7 @@ def warn(*remarks: Remark) -> None:
     # From Python 3.12 on, skip_file_prefixes= would do; 3.11 has to count.
     level = 1
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back
     for remark in remarks:
         warning = remark.category(remark.message)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def write_report(
     fit: Combination,
-    path: str | Path,
+    path: str | Path = "report.html",
     *,
     title: str | None = None,
     command: str | None = None,
@@ -39,7 +39,7 @@ def write_report(
     fit
         The combination.
     path
-        Where to write it; folders are made.
+        Where to write it, by default ``report.html`` in the current folder; folders are made.
     title
         Heading of the page.
     command

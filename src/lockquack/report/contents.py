@@ -6,30 +6,31 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 
-from lockquack.combination.combination import Combination
 from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.errors import LockquackError, LockquackWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.compare import compare
 from lockquack.models.model import sources_of
 from lockquack.plots import DensityPanel
+from lockquack.prediction.calibration import coverage_table
 from lockquack.prediction.examine import examine_pareto
-from lockquack.prediction.prediction import coverage_table
+from lockquack.prediction.pictures import density_panels, typical
 from lockquack.remarks import Remark, remark_of
 from lockquack.remarks.densities import HighParetoK
-from lockquack.rules import Hyvarinen
+
+if TYPE_CHECKING:
+    from lockquack.combination.combination import Combination
+    from lockquack.rules import Hyvarinen
 
 #: Probabilities of the intervals whose coverage is counted.
 PROBABILITIES = (0.5, 0.8, 0.9, 0.95)
 #: Draws × observations × models up to which everything is computed unless told otherwise.
 _AFFORDABLE = 3e7
-#: The two rows of the table of coverage that are combinations, beside the models.
-_STACKING = "[stacking]"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class _Gatherer:
                     models,
                     methods,
                     cv=cv,
-                    hyvarinen=rule if isinstance(rule, Hyvarinen) else None,
+                    hyvarinen=cast("Hyvarinen", rule) if rule.needs_derivatives else None,
                     scores=self.fit.scores,
                     random_seed=self.fit.random_seed,
                     progressbar=self.progressbar,
@@ -111,17 +112,15 @@ class _Gatherer:
         fit = self.fit
         try:
             with self.collecting():
-                beside = fit._side_by_side(fit.scores == "loo", self.progressbar, PROBABILITIES)
+                prediction = fit.predict(loo=fit.scores == "loo", progressbar=self.progressbar)
+                beside = prediction._calibrated(PROBABILITIES)
         except LockquackError as error:
             return Missing(error.text)
-        own, y = next(iter(beside)), fit.observations.values
-        if fit._label == "stacking":
-            beside = {name: each for name, each in beside.items() if name != _STACKING}
-        coverage = coverage_table(beside, y, PROBABILITIES, fit.random_seed)
+        coverage = coverage_table(beside, fit.observations.values, PROBABILITIES, fit.random_seed)
         pit = {}
         if fit.observations.d == 1:
             pit = {name: each.pit(0) for name, each in beside.items()}
-        together = {own: fit._label, _STACKING: "stacking"}
+        together = {name: name.strip("[]") for name in pit if name not in fit.names}
         return Calibration(
             coverage,
             {name: values for name, values in pit.items() if name not in together},
@@ -129,10 +128,11 @@ class _Gatherer:
         )
 
     def densities(self, obs: Iterable[Any] | None) -> Sequence[DensityPanel] | Missing:
-        chosen = self.fit._typical() if obs is None else list(obs)
+        fit = self.fit
+        chosen = typical(fit.observations.values[:, 0]) if obs is None else list(obs)
         try:
             with self.collecting():
-                return self.fit._density_panels(chosen, (), True, None)
+                return density_panels(fit.predict(loo=fit.scores == "loo"), chosen)
         except UnsupportedError as error:
             return Missing(error.text)
 

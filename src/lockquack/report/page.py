@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from lockquack.report import sections
+import lockquack.report.sections as sections
 from lockquack.report.contents import Contents
 from lockquack.report.markup import bullets
 
@@ -28,7 +28,7 @@ def as_page(contents: Contents, title: str | None, command: str | None) -> str:
     here = files("lockquack.report")
     page = Template(here.joinpath("page.html").read_text(encoding="utf-8"))
     return page.substitute(
-        title=escape(title or f"{fit._label.capitalize()}: {names}"),
+        title=escape(title or f"{fit.label.capitalize()}: {names}"),
         subtitle=f"{len(fit.names)} model(s) of {fit.observations.n} observation(s), combined",
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
         sections="\n".join(parts),

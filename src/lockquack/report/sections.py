@@ -12,15 +12,9 @@ import numpy as np
 import pandas as pd
 
 from lockquack import __version__
-from lockquack.combination.combination import Combination
-from lockquack.combination.table import facts as facts_of
-from lockquack.combination.table import (
-    other_parameters,
-    score_name,
-    what_was_fitted,
-)
 from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.plots import plot_compare, plot_densities, plot_pit
+from lockquack.prediction.pictures import weight_of
 from lockquack.remarks import Remark
 from lockquack.report.contents import PROBABILITIES, Contents, Missing, best_model
 from lockquack.report.figures import draw_inline
@@ -38,9 +32,17 @@ from lockquack.report.markup import (
     side_by_side,
     table,
 )
+from lockquack.report.table import facts as facts_of
+from lockquack.report.table import (
+    other_parameters,
+    score_name,
+    what_was_fitted,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from lockquack.combination.combination import Combination
 
 #: Level of the test of uniformity.
 _LEVEL = 0.05
@@ -264,7 +266,7 @@ def calibration(contents: Contents) -> str:
             draw_inline(
                 "pit",
                 lambda axes: plot_pit(
-                    found.models, found.combinations, weights=fit._weight_of(), ax=axes[0]
+                    found.models, found.combinations, weights=weight_of(fit.predict()), ax=axes[0]
                 ),
                 3.2,
             ),
@@ -307,7 +309,7 @@ def predictions(contents: Contents) -> str:
     drawn = draw_inline(
         "densities",
         lambda axes: plot_densities(
-            panels, weights=fit._weight_of(), axes=_used(axes, len(panels))
+            panels, weights=weight_of(fit.predict()), axes=_used(axes, len(panels))
         ),
         0.8 + 1.5 * rows,
         rows,

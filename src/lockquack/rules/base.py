@@ -29,8 +29,9 @@ class Rule(ABC):
     """A proper score of a predictive density at the value that was observed; larger is better."""
 
     name: ClassVar[str]
-    #: Its name in a sentence.
+    #: Its name in a sentence, and its name in that of a method.
     label: ClassVar[str]
+    short: ClassVar[str]
     #: What it wants to know besides the jet.
     wishes: ClassVar[tuple[Wish, ...]] = ()
     #: Whether it needs derivatives in the outcome.

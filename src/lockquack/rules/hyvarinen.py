@@ -71,6 +71,7 @@ class Hyvarinen(Rule):
 
     name = "hyvarinen"
     label = "Hyvärinen"
+    short = "H"
     needs_derivatives = True
 
     def __post_init__(self) -> None:

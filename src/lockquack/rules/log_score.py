@@ -40,6 +40,7 @@ class LogScore(Rule):
 
     name = "log"
     label = "log"
+    short = "log score"
     wishes = (INTEGRAL,)
     needs_density = True
 

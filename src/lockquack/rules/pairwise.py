@@ -48,6 +48,7 @@ class PairwiseScore(Rule):
 
     name = "pairwise"
     label = "pairwise conditional"
+    short = "pairs"
     needs_density = True
     wishes = (NEIGHBOURS,)
     is_for_discrete = True

@@ -8,7 +8,6 @@ the curvature that tells a minimum from a saddle, and how many starts lead to th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,45 +16,47 @@ from scipy.optimize import minimize
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array
-from lockquack.solvers.differences import central_differences
+from lockquack.solvers.smooth import Curvature, Objective, Point, SmoothFunction
 
-#: The value and the gradient of f at z.
-Objective = Callable[[Array], tuple[float, Array]]
-
-#: Step of the differences, where the errors of rounding and of truncation are about as large.
-_DIFFERENCE = float(np.cbrt(np.finfo(np.float64).eps))
-#: Shrinkages of that step, where f changes over shorter lengths or is not finite nearby.
-_SHRINKAGES = (1.0, 1 / 16, 1 / 256, 1 / 4096)
-#: Relative error of a Hessian by differences: no eigenvalue below it is told from zero.
-_FLAT = 1e-10
-#: Relative asymmetry of a Hessian that is good enough.
-_SYMMETRIC = 1e-9
 #: Error of f, in units of the scale, that a step which halves the gradient is forgiven.
 _FORGIVEN = 1e-10
+
 #: Decrease of f, in units of the scale, that is nothing but rounding.
 _ROUNDING = 16 * np.finfo(np.float64).eps
+
 #: Share of the decrease which the slope promises that a step has to keep.
 _SUFFICIENT = 1e-4
+
 #: The same for the curvature and a step off a saddle.
 _SUFFICIENT_CURVED = 0.25
+
 #: Factors by which a step is shortened until it decreases f.
 _LENGTHS = 0.25 ** np.arange(26)
+
 #: Difference of values, in units of the scale, below which two starts agree.
 _AGREE = 1e-6
+
 #: The same for values that are equal but for rounding.
 _TIE = 1e-12
+
 #: Most steps of the quasi-Newton method, most evaluations of f for them, and its memory.
 _QUASI_STEPS = 300
+
 _QUASI_EVALUATIONS = 1000
+
 _MEMORY = 20
+
 #: Largest slope, in units of the scale, at which it hands over to Newton's method.
 _QUASI_SLOPE = 1e-7
+
 #: Share of the largest eigenvalue below which a direction is flat to BFGS, a step off a saddle,
 #: and the largest slope, in units of the scale, at which it stops.
 _ROUGHLY_FLAT, _NUDGE, _SETTLED = 1e-6, 0.05, 1e-8
+
 #: Slope at which it may have stopped without a word, for rounding's sake, and its longest first
 #: step in any coordinate.
 _NEARLY_SETTLED, _REACH = 1e-6, 2.0
+
 _CONVERGED = "converged"
 
 
@@ -160,7 +161,7 @@ def multistart(
     ([-1.0123], [-0.1, 0.1, 0.1], 1)
     """
     points = _validated(starts, scale, ndim=2)
-    problem = _Problem(objective, float(scale))
+    problem = SmoothFunction(objective, float(scale))
     found = _from_starts(problem, points, tol, max_iter)
     values = np.array([each.objective for each in found])
     lowest = values.min()
@@ -218,7 +219,7 @@ def newton(
     (1.0, True)
     """
     z = _validated(start, scale, ndim=1)
-    problem = _Problem(objective, float(scale))
+    problem = SmoothFunction(objective, float(scale))
     point = problem.at(z)
     if not point.finite:
         raise NonFiniteError("The objective is not finite at the start.")
@@ -237,101 +238,8 @@ def _validated(points: ArrayLike, scale: float, ndim: int) -> Array:
     return array
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A point with the value and the gradient of f there, in units of the scale."""
-
-    z: Array
-    value: float
-    gradient: Array
-
-    @property
-    def finite(self) -> bool:
-        return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
-
-    @property
-    def norm(self) -> float:
-        return float(np.abs(self.gradient).max(initial=0.0))
-
-
-@dataclass(frozen=True)
-class _Curvature:
-    """The Hessian of f in units of the scale, and its eigenvalues in ascending order."""
-
-    hessian: Array
-    eigenvalues: Array
-    vectors: Array
-    noise: float  # below which an eigenvalue is not told from zero
-
-    @classmethod
-    def of(cls, hessian: Array, error: float) -> _Curvature:
-        """Decompose a Hessian with entries of some error; an unknown one makes steepest descent."""
-        if not np.isfinite(hessian).all():
-            return cls(hessian, np.full(len(hessian), np.nan), np.eye(len(hessian)), _FLAT)
-        eigenvalues, vectors = np.linalg.eigh(hessian)
-        noise = _FLAT * float(np.abs(eigenvalues).max(initial=1.0)) + 4 * error
-        return cls(hessian, eigenvalues, vectors, noise)
-
-    @property
-    def smallest(self) -> float:
-        return float(self.eigenvalues.min(initial=np.inf))
-
-    def newton_step(self, point: _Point, tol: float) -> Array:
-        """Return the step of :func:`newton`, at most as long as the point is far, or as one."""
-        along = self.vectors.T @ point.gradient
-        size = np.nan_to_num(np.abs(self.eigenvalues))
-        flat = (size <= self.noise) & (np.abs(along) <= tol)
-        step = -self.vectors @ np.where(flat, 0.0, along / np.maximum(size, self.noise))
-        reach = max(1.0, float(np.linalg.norm(point.z)))
-        return np.asarray(step * min(1.0, reach / max(float(np.linalg.norm(step)), reach)))
-
-
-@dataclass(frozen=True)
-class _Problem:
-    objective: Objective
-    scale: float
-
-    def at(self, z: Array) -> _Point:
-        """Evaluate f at a copy of z; trial points may be far out, where it overflows."""
-        with np.errstate(all="ignore"):
-            value, gradient = self.objective(z.copy())
-            slope = np.array(gradient, dtype=np.float64) / self.scale
-        if slope.shape != z.shape:
-            raise ShapeError(f"The gradient has shape {slope.shape}: want {z.shape}, that of z.")
-        return _Point(z, float(value) / self.scale, slope)
-
-    def curvature(self, z: Array) -> _Curvature:
-        """Return the Hessian at z, by the differences that make it the most symmetric.
-
-        Its two halves come from different points, so what they differ by is an error, of
-        truncation where the step is too long and of rounding where it is too short.
-        """
-        best, error = np.full((len(z), len(z)), np.nan), np.inf
-        for shrinkage in _SHRINKAGES:
-            raw = self._differences(z, shrinkage)
-            asymmetry = float(np.abs(raw - raw.T).max(initial=0.0))
-            if asymmetry >= error:
-                break
-            if asymmetry < error:  # which no NaN is
-                best, error = raw, asymmetry
-            if error <= _SYMMETRIC * np.abs(best).max(initial=1.0):
-                break
-        return _Curvature.of((best + best.T) / 2, error)
-
-    def _differences(self, z: Array, shrinkage: float) -> Array:
-        """Differentiate the gradient, a row for each entry of z; NaN where it is not finite."""
-
-        def gradient(at: Array) -> Array:
-            point = self.at(at)
-            return point.gradient if point.finite else np.full_like(at, np.nan)
-
-        return central_differences(
-            gradient, z, shrinkage * _DIFFERENCE * np.maximum(1.0, np.abs(z))
-        )
-
-
 def _from_starts(
-    problem: _Problem, starts: Array, tol: float, max_iter: int
+    problem: SmoothFunction, starts: Array, tol: float, max_iter: int
 ) -> list[MultistartSolution]:
     """Go downhill from every start; where that ends at a value known already, go no further."""
     ends = [_downhill(problem, start, tol) for start in starts]
@@ -344,7 +252,7 @@ def _from_starts(
             continue
         unit = max(1.0, abs(point.value))
         if any(abs(point.value - value) <= _AGREE * unit for value in polished):
-            unknown = _Curvature.of(np.full((point.z.size, point.z.size), np.nan), np.inf)
+            unknown = Curvature.of(np.full((point.z.size, point.z.size), np.nan), np.inf)
             found[s] = _solution(problem, point, unknown, steps, "agrees with another start")
             continue
         solution = _descend(problem, point, tol, max_iter)
@@ -353,18 +261,18 @@ def _from_starts(
     return [found[s] for s in range(len(ends))]
 
 
-def _downhill(problem: _Problem, start: Array, tol: float) -> tuple[_Point, int]:
+def _downhill(problem: SmoothFunction, start: Array, tol: float) -> tuple[Point, int]:
     first = problem.at(start)
     return _quasi_newton(problem, first, tol) if first.finite else (first, 0)
 
 
-def _nowhere(start: Array) -> tuple[_Point, _Curvature]:
+def _nowhere(start: Array) -> tuple[Point, Curvature]:
     """Return what is known of a start where f is not finite."""
-    point = _Point(start, np.inf, np.full_like(start, np.inf))
-    return point, _Curvature.of(np.full((len(start), len(start)), np.nan), np.inf)
+    point = Point(start, np.inf, np.full_like(start, np.inf))
+    return point, Curvature.of(np.full((len(start), len(start)), np.nan), np.inf)
 
 
-def _quasi_newton(problem: _Problem, start: _Point, tol: float) -> tuple[_Point, int]:
+def _quasi_newton(problem: SmoothFunction, start: Point, tol: float) -> tuple[Point, int]:
     """Go downhill by L-BFGS; return where it ended and how many steps it took."""
     if start.z.size == 0:
         return start, 0
@@ -386,7 +294,7 @@ def _quasi_newton(problem: _Problem, start: _Point, tol: float) -> tuple[_Point,
     return (end if lower else start), int(result.nit)
 
 
-def _guarded(problem: _Problem, start: _Point) -> Objective:
+def _guarded(problem: SmoothFunction, start: Point) -> Objective:
     """Return f for a line search, which cannot take infinity.
 
     It would take a huge number for a reason to shorten the step to nothing; above all that was
@@ -413,7 +321,7 @@ def downhill(objective: Objective, start: Array, hessian: Array, *, scale: float
     """
     if start.size == 0:
         return start
-    problem = _Problem(objective, float(scale))
+    problem = SmoothFunction(objective, float(scale))
     values, vectors = np.linalg.eigh(hessian / scale)
     size = np.maximum(np.abs(values), _ROUGHLY_FLAT * np.abs(values).max(initial=1e-300))
     if values.min() < -_ROUGHLY_FLAT * size.max():
@@ -447,7 +355,9 @@ def downhill(objective: Objective, start: Array, hessian: Array, *, scale: float
     return _descend(problem, end if lower else first, _SETTLED, _QUASI_STEPS).x
 
 
-def _descend(problem: _Problem, point: _Point, tol: float, max_iter: int) -> MultistartSolution:
+def _descend(
+    problem: SmoothFunction, point: Point, tol: float, max_iter: int
+) -> MultistartSolution:
     """Take Newton steps, and steps off saddles, until none of them makes progress."""
     for iteration in range(max_iter + 1):
         curvature = problem.curvature(point.z)
@@ -467,7 +377,7 @@ def _descend(problem: _Problem, point: _Point, tol: float, max_iter: int) -> Mul
     return _solution(problem, point, curvature, iteration, status)
 
 
-def _newton_point(problem: _Problem, point: _Point, step: Array) -> _Point | None:
+def _newton_point(problem: SmoothFunction, point: Point, step: Array) -> Point | None:
     """Search along a step; None where rounding, or f itself, is in the way of progress.
 
     Close to a minimum the decrease of f drowns in rounding long before the gradient does, so a
@@ -489,7 +399,7 @@ def _newton_point(problem: _Problem, point: _Point, step: Array) -> _Point | Non
     return None
 
 
-def _off_the_saddle(problem: _Problem, point: _Point, curvature: _Curvature) -> _Point | None:
+def _off_the_saddle(problem: SmoothFunction, point: Point, curvature: Curvature) -> Point | None:
     """Search both ways along the most negative curvature; None where f decreases neither way."""
     direction = curvature.vectors[:, 0]
     unit = max(1.0, abs(point.value))
@@ -505,7 +415,7 @@ def _off_the_saddle(problem: _Problem, point: _Point, curvature: _Curvature) -> 
 
 
 def _solution(
-    problem: _Problem, point: _Point, curvature: _Curvature, iterations: int, status: str
+    problem: SmoothFunction, point: Point, curvature: Curvature, iterations: int, status: str
 ) -> MultistartSolution:
     """Return to the units of f."""
     value = point.value * problem.scale

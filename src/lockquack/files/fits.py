@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,9 +14,11 @@ from lockquack.errors import LockquackError
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.fitters import FORMULAS, fitter_for
+from lockquack.fitting.fitters import fitter_for
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array, Jet
+from lockquack.methods.fitted import Fitted
+from lockquack.methods.method import METHODS
 from lockquack.models.observations import as_observations
 from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
@@ -25,16 +27,13 @@ from lockquack.rules import RULES
 from lockquack.rules.wishes import WISHES
 from lockquack.solvers.base import Solution
 
-if TYPE_CHECKING:
-    from lockquack.combination.combination import Combination
-
 _FORMAT = 3
 #: What begins the names of all that is in a file, so that no dimension of the user's is called so.
 _OWN = "lockquack_"
 _PARAMETER, _OBS, _PART = (f"{_OWN}{name}" for name in ("parameter", "observation", "part"))
 
 
-def save_combination(fit: Combination, path: str | Path) -> None:
+def save_fit(fit: Fitted, path: str | Path) -> None:
     """Write a combination to NetCDF or Zarr; see :meth:`Combination.save`."""
     solution = fit.solution
     options = {name: np.asarray(each).tolist() for name, each in fit.fitter.options.items()}
@@ -47,7 +46,7 @@ def save_combination(fit: Combination, path: str | Path) -> None:
             "rule": fit.rule.name,
             "rule_options": json.dumps(fit.rule.options),
             "scores": fit.scores,
-            "method": fit.method,
+            "label": fit.label,
             "fitter_options": json.dumps(options),
             "random_seed": json.dumps(fit.random_seed, default=int),  # of any size, or None
             "component_dim": fit.observations.component_dim or "",
@@ -66,7 +65,7 @@ def save_combination(fit: Combination, path: str | Path) -> None:
     write(dataset, path)
 
 
-def _arrays(fit: Combination) -> dict[str, Any]:
+def _arrays(fit: Fitted) -> dict[str, Any]:
     """All arrays of a combination; those over observations are flat, whatever the user's grid."""
     densities = fit.objective.densities
     arrays: dict[str, Any] = {
@@ -86,10 +85,8 @@ def _arrays(fit: Combination) -> dict[str, Any]:
     return arrays
 
 
-def load_combination(path: str | Path) -> Combination:
+def read_fit(path: str | Path) -> Fitted:
     """Read a combination; see :func:`lockquack.load`."""
-    from lockquack.combination.combination import Combination
-
     dataset = read_dataset(path)
     attrs = dataset.attrs
     if attrs.get(FORMAT_KEY) != _FORMAT:
@@ -101,10 +98,10 @@ def load_combination(path: str | Path) -> Combination:
     component_dim = attrs["component_dim"] or None
     arrays = {str(name).removeprefix(_OWN): array for name, array in dataset.data_vars.items()}
     starts = json.loads(attrs["starts"])
-    return Combination(
+    return Fitted(
         names=tuple(map(str, dataset["model"].values)),
         scores=attrs["scores"],
-        method=attrs["method"],
+        label=attrs["label"],
         observations=as_observations(
             arrays["y"].transpose(*obs_dims, ...), component_dim=component_dim
         ),
@@ -138,7 +135,8 @@ def _fitter(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Fitter:
         for name, wish in WISHES.items()
         if f"{name}_logp" in arrays
     }
-    kind = FORMULAS[attrs["method"]] if attrs["method"] else fitter_for(operator, rule)
+    method = METHODS.get(attrs["label"])
+    kind = (method and method.fitter) or fitter_for(operator, rule)
     options = json.loads(attrs["fitter_options"])
     return kind(
         Objective(operator, rule, Densities(jets, tables), arrays["concentration"]),

@@ -1,7 +1,8 @@
-r"""Mixtures of models that are known by outcomes which somebody drew from them.
+r"""Distributions of numbers that are known by draws, each of some weight.
 
-ArviZ keeps such draws in ``posterior_predictive``, one :math:`\tilde y_s` for each posterior draw
-and observation. They tell the distribution function of a mixture,
+Draws of the combination itself tell the distributions of the components of vectors. Draws that
+came with the models, in ArviZ's ``posterior_predictive``, tell the distribution function of a
+mixture,
 
 .. math:: F(y) = \sum_k w_k \sum_s W_{ks}\, 1[\tilde y_{ks} \le y],
 
@@ -28,15 +29,18 @@ from lockquack.words import NAME_ITS_LIKELIHOOD, STACKING
 
 @dataclass(frozen=True, eq=False)
 class WeightedDraws(HasIntervals):
-    """The empirical distributions of some columns of draws that differ in weight."""
+    """The empirical distributions of some columns of draws."""
 
     draws: Array  # (draw, n), each column in ascending order
     mass: Array  # (draw, n): probability of the draws up to each
     whole: bool
 
     @classmethod
-    def of(cls, draws: Array, weights: Array, *, whole: bool) -> WeightedDraws:
-        """Take draws in any order, with weights that need not sum to one; both (draw, n)."""
+    def of(
+        cls, draws: Array, weights: Array | None = None, *, whole: bool = False
+    ) -> WeightedDraws:
+        """Take draws in any order, (draw, n), of equal weight or of weights of any sum."""
+        weights = np.ones_like(draws) if weights is None else weights
         order = draws.argsort(axis=0)
         mass = np.take_along_axis(weights, order, axis=0).cumsum(axis=0)
         return cls(np.take_along_axis(draws, order, axis=0), mass / mass[-1], whole)
@@ -53,7 +57,8 @@ class WeightedDraws(HasIntervals):
 
     def quantile(self, p: Array) -> Array:
         """Smallest draws up to which there is probability p, (point,) → (point, n)."""
-        before = np.stack([(self.mass < each).sum(axis=0) for each in p])
+        # A hair less, so that the probability of a draw gives it back.
+        before = np.stack([(self.mass < each * (1 - 1e-14)).sum(axis=0) for each in p])
         return np.take_along_axis(self.draws, before, axis=0)
 
     def shortest(self, prob: float) -> Array:
@@ -72,8 +77,10 @@ class WeightedDraws(HasIntervals):
         return (self._weights() * self.draws).sum(axis=0)
 
     def var(self) -> Array:
-        """Variance of each column, (n,)."""
-        return (self._weights() * (self.draws - self.mean()) ** 2).sum(axis=0)
+        """Variance of the distribution that each column was drawn from, (n,)."""
+        weights = self._weights()
+        spread = (weights * (self.draws - self.mean()) ** 2).sum(axis=0)
+        return spread / (1.0 - np.square(weights).sum(axis=0))
 
     def _weights(self) -> Array:
         return np.diff(self.mass, axis=0, prepend=0.0)

@@ -50,14 +50,14 @@ def header(fit: Combination) -> list[str]:
 
 def what_was_fitted(fit: Combination) -> str:
     """Name the operator, and how its weights were found."""
-    way = f"weights by {fit.method};" if fit.method else "fitted by"
+    way = f"weights by {fit.label};" if fit.fitter.is_formula else "fitted by"
     return f"{fit.operator.name.capitalize()}, {way} {score_name(fit)}"
 
 
 def facts(fit: Combination) -> dict[str, str]:
     """Gather what the weights were fitted to, by name."""
     found = {"models": str(len(fit.names)), "observations": str(fit.observations.n)}
-    if fit.method:
+    if fit.fitter.is_formula:
         return found
     if fit.fitter.is_optimum:
         concentration = np.unique(fit.objective.concentration)

@@ -1,0 +1,284 @@
+"""The functions that mix models, or choose one, by their names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lockquack.combination.combination import Combination
+from lockquack.combination.verbs import Models, Prior, combined
+from lockquack.draws.blocks import Kind
+from lockquack.errors import ParameterError, unknown_name
+from lockquack.methods.fit import log_probabilities
+from lockquack.methods.method import METHODS, method_for
+from lockquack.operators import Selection
+from lockquack.rules import RULES, Rule, get_rule
+
+
+def stack(
+    models: Models,
+    *,
+    prior: Prior | None = None,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> Combination:
+    r"""Combine models by mixing, with weights fitted by the log score: Bayesian stacking.
+
+    .. math::
+
+        q(y) = \sum_k w_k \pi_k(y), \qquad
+        \hat w = \arg\max_{w \in \Delta} \sum_i \log \sum_k w_k \pi_{k,-i}(y_i)
+
+    The leave-one-out densities come from Pareto-smoothed importance sampling; do not trust the
+    weights where a note says that Pareto k̂ is high. The problem is concave; the result carries
+    a bound on its distance to the optimum.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations. Their log densities are all that is used.
+    prior
+        Concentration of the Dirichlet prior on the weights, as for :func:`lock`; flat by
+        default, so that weights can be exactly zero.
+    scores, random_seed, progressbar
+        As for :func:`lock`.
+
+    Returns
+    -------
+    Combination
+        The weights, their uncertainty, the scores and the certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y = np.concatenate([rng.normal(-3, 1, size=30), rng.normal(3, 1, size=70)])
+    >>> draws = rng.normal(size=(4, 500)) / 10
+    >>> fit = lq.stack({
+    ...     "left": lq.from_family("normal", y=y, mu=draws - 3.0, sigma=1.0),
+    ...     "right": lq.from_family("normal", y=y, mu=draws + 3.0, sigma=1.0),
+    ... })
+    >>> fit.weights.round(2).to_series().to_dict()
+    {'left': 0.3, 'right': 0.7}
+
+    References
+    ----------
+    Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
+    distributions, Bayesian Analysis 13, arXiv:1704.02030.
+    """
+    return combined(models, METHODS["stack"], prior, scores, random_seed, progressbar)
+
+
+def bma(
+    models: Models,
+    log_marginal_likelihood: Any = None,
+    *,
+    model_prior: Any = None,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> Combination:
+    r"""Combine models by Bayesian model averaging.
+
+    .. math:: q(y) = \sum_k w_k \pi_k(y), \qquad
+        w_k \propto p(M_k)\, p(\text{data} \mid M_k)
+
+    The weights are the models' posterior probabilities if one of them is true. They depend on
+    the priors of the parameters, and with much data nearly all weight goes to one model, be it
+    good or only the least bad. Marginal likelihoods are hard to estimate; mind their error.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations.
+    log_marginal_likelihood
+        Log marginal likelihood of each model, by name or in the models' order. None: as found in
+        ``sample_stats`` of models read by :func:`from_datatree`, where PyMC's ``sample_smc``
+        leaves them.
+    model_prior
+        Prior probabilities of the models, by name or in their order; equal by default.
+    scores
+        Which predictions the table scores; the weights do not depend on it.
+    random_seed, progressbar
+        As for :func:`lock`.
+
+    Returns
+    -------
+    Combination
+        The mixture with these weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> y = np.random.default_rng(1).normal(size=20)
+    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 5
+    >>> models = {
+    ...     "a": lq.from_family("normal", y=y, mu=draws, sigma=1.0),
+    ...     "b": lq.from_family("normal", y=y, mu=draws + 0.5, sigma=1.0),
+    ... }
+    >>> lq.bma(models, {"a": -30.0, "b": -31.1}).weights.round(2).to_series().to_dict()
+    {'a': 0.75, 'b': 0.25}
+
+    References
+    ----------
+    Hoeting, Madigan, Raftery, Volinsky (1999), Bayesian model averaging: a tutorial, Statistical
+    Science 14.
+    """
+    known = log_probabilities(models, log_marginal_likelihood, model_prior)
+    method = replace(METHODS["BMA"], options={"log_probability": known})
+    return combined(models, method, None, scores, random_seed, progressbar)
+
+
+def pseudo_bma(
+    models: Models,
+    *,
+    bootstrap: bool = True,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> Combination:
+    r"""Combine models by pseudo-BMA, with or without the Bayesian bootstrap.
+
+    .. math:: q(y) = \sum_k w_k \pi_k(y), \qquad w_k \propto \exp(\text{elpd}_k)
+
+    With the bootstrap (pseudo-BMA+) the weights are averages over Dirichlet weights of the
+    observations, which accounts for the error of elpd. Both look at one model at a time, so they
+    split the weight among similar models; :func:`stack` does not.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations.
+    bootstrap
+        Whether to use the Bayesian bootstrap.
+    scores, progressbar
+        As for :func:`lock`.
+    random_seed
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    Combination
+        The mixture with these weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> y = np.random.default_rng(1).normal(size=50)
+    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 7
+    >>> models = {
+    ...     "a": lq.from_family("normal", y=y, mu=draws, sigma=1.0),
+    ...     "b": lq.from_family("normal", y=y, mu=draws + 0.4, sigma=1.0),
+    ... }
+    >>> plain = lq.pseudo_bma(models, bootstrap=False).weights
+    >>> bool(plain.max() > lq.pseudo_bma(models).weights.max())
+    True
+
+    References
+    ----------
+    Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
+    distributions, Bayesian Analysis 13, arXiv:1704.02030.
+    """
+    method = METHODS["pseudo-BMA"]
+    if bootstrap:
+        method = replace(METHODS["pseudo-BMA+"], options={"random_seed": random_seed})
+    return combined(models, method, None, scores, random_seed, progressbar)
+
+
+def select(
+    models: Models,
+    by: str | Rule = "log",
+    *,
+    log_marginal_likelihood: Any = None,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> Combination:
+    r"""Choose the one model that scores best.
+
+    .. math:: q(y) = \pi_{\hat k}(y), \qquad \hat k = \arg\max_k \sum_i \text{score}_i(\pi_k)
+
+    Choosing ignores how close the others came; ``fit.bootstrap()`` tells how often each model
+    would have been chosen.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations.
+    by
+        ``"log"`` (leave-one-out elpd), ``"hyvarinen"``, another rule, or
+        ``"marginal_likelihood"``.
+    log_marginal_likelihood
+        For the last of these, as for :func:`bma`.
+    scores, random_seed, progressbar
+        As for :func:`lock`.
+
+    Returns
+    -------
+    Combination
+        The chosen model, as a mixture with all weight on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> y = np.random.default_rng(1).normal(size=50)
+    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 7
+    >>> fit = lq.select({
+    ...     "good": lq.from_family("normal", y=y, mu=draws, sigma=1.0),
+    ...     "bad": lq.from_family("normal", y=y, mu=draws + 3.0, sigma=1.0),
+    ... })
+    >>> fit.weights.to_series().to_dict()
+    {'good': 1.0, 'bad': 0.0}
+    """
+    if by == "marginal_likelihood":
+        known = log_probabilities(models, log_marginal_likelihood, None)
+        method = METHODS["select by marginal likelihood"]
+        method = replace(method, options={"log_probability": known})
+        return combined(models, method, None, scores, random_seed, progressbar)
+    if isinstance(by, str) and by not in RULES:
+        raise unknown_name("rule", by, [*RULES, "marginal_likelihood"])
+    if log_marginal_likelihood is not None:
+        raise ParameterError("Give log_marginal_likelihood with by='marginal_likelihood' only.")
+    method = method_for(Selection(), get_rule(by))
+    return combined(models, method, None, scores, random_seed, progressbar)
+
+
+def equal(
+    models: Models,
+    *,
+    scores: Kind = "loo",
+    random_seed: int = 0,
+    progressbar: bool | None = None,
+) -> Combination:
+    r"""Combine models by mixing them in equal parts, :math:`q = \frac1K \sum_k \pi_k`.
+
+    Nothing is fitted, so nothing is over-fitted: with few observations it is hard to beat.
+
+    Parameters
+    ----------
+    models
+        Name → model, all of the same observations.
+    scores, random_seed, progressbar
+        As for :func:`lock`; they concern the table only.
+
+    Returns
+    -------
+    Combination
+        The mixture with equal weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> y = np.random.default_rng(1).normal(size=20)
+    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 5
+    >>> model = lq.from_family("normal", y=y, mu=draws, sigma=1.0)
+    >>> lq.equal({"a": model, "b": model}).weights.to_series().to_dict()
+    {'a': 0.5, 'b': 0.5}
+    """
+    return combined(models, METHODS["equal"], None, scores, random_seed, progressbar)

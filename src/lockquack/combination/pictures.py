@@ -1,0 +1,163 @@
+"""Pictures of a combination's weights and scores: its methods for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockquack.errors import ParameterError, unknown_name
+from lockquack.jets import Array
+from lockquack.prediction.panels import short_name
+from lockquack.rules import LogScore
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from lockquack.combination.combination import Combination
+
+
+def plot_weights(
+    self: Combination,
+    others: Mapping[str, Combination] | Iterable[Combination] = (),
+    *,
+    prob: float = 0.9,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the weights with intervals from the Bayesian bootstrap over observations.
+
+    Phases, where there are some, are written below the models' names. A weight is a share in
+    the pool, not the probability that a model is true.
+
+    Parameters
+    ----------
+    others
+        Other combinations, drawn beside this one; a dict gives them names.
+    prob
+        Probability of the intervals; half of it is drawn thicker.
+    ax
+        Axes to draw on, by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        One row per model.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> models = example_models()
+    >>> ax = lq.lock(models).plot_weights([lq.stack(models)])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['first', 'second']
+    """
+    from lockquack.plots import plot_weights
+
+    shown = _with_others(self, others)
+    draws = {name: fit._weight_draws() for name, fit in shown.items()}
+    return plot_weights(
+        {name: fit.weights for name, fit in shown.items()},
+        {name: each for name, each in draws.items() if each.notnull().all()},
+        prob=prob,
+        remarks=_phases(self) if len(shown) == 1 else None,
+        ax=ax,
+    )
+
+
+def plot_scores(
+    self: Combination, other: str | Combination, *, worst: int = 5, ax: Axes | None = None
+) -> Axes:
+    """Draw where this combination scores better than a model, or another combination, or worse.
+
+    Scores are those of the rule by which it was fitted. A combination that was fitted by
+    another rule is compared by the log score, which needs models whose density is known
+    away from the observed values.
+
+    Parameters
+    ----------
+    other
+        Name of one of the models, or a combination of the same observations.
+    worst
+        How many observations to label: those at which this combination loses most.
+    ax
+        Axes to draw on, by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        One point per observation.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> models = example_models()
+    >>> ax = lq.lock(models).plot_scores("first", worst=2)
+    >>> ax.get_ylabel()
+    'difference in Hyvärinen score'
+    """
+    from lockquack.plots import plot_scores
+
+    if isinstance(other, str):
+        own, theirs, rule = _beside_model(self, other)
+    else:
+        own, theirs, rule = _beside_combination(self, other)
+    return plot_scores(
+        own - theirs,
+        (self.label, other if isinstance(other, str) else other.label),
+        labels=[short_name(self.observations, i) for i in range(self.observations.n)],
+        worst=worst,
+        score=f"{rule} score",
+        ax=ax,
+    )
+
+
+def _with_others(
+    fit: Combination, others: Mapping[str, Combination] | Iterable[Combination]
+) -> dict[str, Combination]:
+    """Name a combination and others, by their labels or as they are given."""
+    if isinstance(others, Mapping):
+        named = [(fit.label, fit), *others.items()]
+    else:
+        given = list(others) if isinstance(others, Iterable) else [None]
+        named = [(fit.label, fit), *((getattr(each, "label", ""), each) for each in given)]
+    if not all(hasattr(each, "weights") for _, each in named):
+        raise ParameterError(
+            "others must be combinations: a list of them, or a dict from names to them."
+        )
+    if len({name for name, _ in named}) < len(named):
+        raise ParameterError(
+            "Some combinations have the same name; give others= as a dict from other names to "
+            "combinations."
+        )
+    return dict(named)
+
+
+def _phases(fit: Combination) -> dict[str, str]:
+    """Phases in words, by model, where they are not all zero."""
+    phases = fit.parameters.get("phases")
+    if phases is None:
+        return {}
+    units = np.round(phases.values / np.pi, 2) + 0.0  # without minus zeros
+    return {name: f"phase {unit:.2f} π" for name, unit in zip(fit.names, units, strict=True)}
+
+
+def _beside_model(fit: Combination, name: str) -> tuple[Array, Array, str]:
+    """Scores of a combination and of one of its models, and by which rule."""
+    if name not in fit.names:
+        raise unknown_name("model", name, fit.names)
+    scored = fit.pointwise.values.reshape(1 + len(fit.names), -1)
+    return scored[0], scored[1 + fit.names.index(name)], fit.rule.label
+
+
+def _beside_combination(fit: Combination, other: Combination) -> tuple[Array, Array, str]:
+    """Scores of two combinations, and by which rule."""
+    if not np.array_equal(fit.observations.values, other.observations.values):
+        raise ParameterError("The two combinations are not of the same observations.")
+    if fit.rule == other.rule:
+        own, theirs = fit.pointwise.values[0], other.pointwise.values[0]
+        return own.ravel(), theirs.ravel(), fit.rule.label
+    own, theirs = (each.logpdf(loo=each.scores == "loo").values for each in (fit, other))
+    return own.ravel(), theirs.ravel(), LogScore.label

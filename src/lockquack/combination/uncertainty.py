@@ -1,0 +1,197 @@
+"""How uncertain the weights of a combination are: its methods for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.resampling import Resampling
+from lockquack.fitting.uncertainty import draw_posterior, weight_jacobian
+from lockquack.jets import Array
+from lockquack.numeric import as_count, as_generator, cut
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.progress import progress_bar
+
+if TYPE_CHECKING:
+    from lockquack.combination.combination import Combination
+
+#: Numbers that a group of bootstrap replicates may hold at once.
+_NUMBERS_AT_ONCE = 2**22
+
+
+def bootstrap(
+    self: Combination,
+    n: int = 1000,
+    *,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool | None = None,
+) -> xr.DataArray:
+    r"""Draw weights by the Bayesian bootstrap.
+
+    .. math:: w^{(b)} = \arg\max_w \sum_i u_i^{(b)} \text{score}_i(w) + \log\text{prior}(w),
+        \qquad u^{(b)} \sim n \cdot \text{Dirichlet}(1, \ldots, 1)
+
+    It takes the observations as exchangeable; the uncertainty of each model's own draws is
+    not in it (see ``mcse``).
+
+    Parameters
+    ----------
+    n
+        Number of draws.
+    random_seed
+        Seed or generator.
+    progressbar
+        Whether to show progress; by default in a terminal only.
+
+    Returns
+    -------
+    xarray.DataArray
+        Weights with dimensions ``draw`` and ``model``.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models())
+    >>> draws = fit.bootstrap(200, random_seed=1)
+    >>> dict(draws.sizes), draws.std("draw").round(2).values
+    ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
+    """
+    n = as_count("n", n)
+    K, n_obs = len(self.names), self.observations.n
+    groups = cut(slice(0, n), max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K)))
+    first = as_generator(random_seed)
+    # A stream of random numbers per group: where it is drawn does not matter then.
+    streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
+    resampling = Resampling(self.fitter, self.solution.x)
+    parts = []
+    with progress_bar(n, "bootstrap", progressbar) as advance:
+        for part in map_observations(_replicate, (resampling,), groups, streams):
+            parts.append(part)
+            advance(len(part))
+    draws = np.concatenate(parts)
+    return xr.DataArray(
+        draws,
+        dims=["draw", "model"],
+        coords={"draw": np.arange(n), "model": list(self.names)},
+        name="weights",
+    )
+
+
+def sandwich(
+    self: Combination,
+) -> xr.DataArray:
+    r"""Covariance of the weights by the sandwich formula, :math:`J^{-1} I J^{-1} / n`.
+
+    J is the curvature of the mean score and prior at the solution, I the variance of its
+    slopes, both among the weights that are not exactly zero. It holds whether or not a model
+    is true. Do not trust it where weights are close to 0 or 1: there the distribution is not
+    normal, and :meth:`bootstrap` is better.
+
+    Returns
+    -------
+    xarray.DataArray
+        Covariances with dimensions ``model`` and ``model_``.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models())
+    >>> fit.sandwich().round(3).values
+    array([[ 0.011, -0.011],
+           [-0.011,  0.011]])
+    """
+    _require_optimum(self)
+    jacobian = weight_jacobian(self.objective, self.solution.x)
+    names = list(self.names)
+    return xr.DataArray(
+        jacobian @ self._curvature.sandwich() @ jacobian.T,
+        dims=["model", "model_"],
+        coords={"model": names, "model_": names},
+        name="covariance",
+    )
+
+
+def posterior(
+    self: Combination,
+    n: int = 1000,
+    *,
+    learning_rate: float | None = None,
+    chains: int = 4,
+    random_seed: int | np.random.Generator | None = None,
+) -> xr.DataArray:
+    r"""Draw weights from the generalised posterior.
+
+    .. math:: p(w \mid y) \propto \text{prior}(w)\, \exp\bigl(\eta \textstyle\sum_i
+        \text{score}_i(w)\bigr)
+
+    A score is no log likelihood, so the learning rate η is not 1 by nature. By default it is
+    calibrated, :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)`: the posterior then
+    has about the spread of :meth:`sandwich`.
+
+    Parameters
+    ----------
+    n
+        Number of draws per chain.
+    learning_rate
+        η, or None to calibrate it.
+    chains
+        Number of chains.
+    random_seed
+        Seed or generator.
+
+    Returns
+    -------
+    xarray.DataArray
+        Weights with dimensions ``chain``, ``draw`` and ``model``, as ArviZ takes them. Its
+        attribute ``learning_rate`` is η.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> fit = lq.lock(example_models())
+    >>> draws = fit.posterior(100, random_seed=1)
+    >>> draws.dims, draws.attrs["learning_rate"] > 0
+    (('chain', 'draw', 'model'), True)
+    """
+    n, chains = as_count("n", n), as_count("chains", chains)
+    _require_optimum(self)
+    eta = self._curvature.learning_rate() if learning_rate is None else float(learning_rate)
+    if not (np.isfinite(eta) and eta > 0):
+        raise ParameterError(
+            f"The learning rate must be positive; it is {eta:g}. Nothing varies if one model "
+            "has all the weight; use bootstrap."
+        )
+    rng = as_generator(random_seed)
+    draws = draw_posterior(self.fitter, self.solution.x, eta, chains, n, rng)
+    weights = np.apply_along_axis(self.objective.weights, -1, draws)
+    return xr.DataArray(
+        weights,
+        dims=["chain", "draw", "model"],
+        coords={"chain": range(chains), "draw": range(n), "model": list(self.names)},
+        name="weights",
+        attrs={"learning_rate": eta},
+    )
+
+
+def _replicate(
+    resamplings: Sequence[Resampling], replicates: slice, rng: np.random.Generator
+) -> Array:
+    """Find the weights of some replicates of the observations, (replicate, K)."""
+    (again,) = resamplings
+    fitter = again.fitter
+    counts = bootstrap_counts(rng, replicates.stop - replicates.start, fitter.objective.n_obs)
+    found = fitter.refit_many(counts, again.x)
+    return np.stack([fitter.objective.weights(each) for each in found])
+
+
+def _require_optimum(fit: Combination) -> None:
+    if not fit.fitter.is_optimum:
+        raise UnsupportedError("These weights are not the optimum of a smooth score.")

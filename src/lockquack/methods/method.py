@@ -1,0 +1,120 @@
+"""The methods: an operator, a rule, a prior and a label each, in one registry.
+
+``lock``, ``stack`` and their relatives, ``combine``, ``compare``, the command line, the report and
+the tables of the documentation read it. To add a method, add it to the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.formulas import (
+    ChoiceByMarginalLikelihood,
+    EqualWeights,
+    ModelAveraging,
+    PseudoBMA,
+    PseudoBMAPlus,
+)
+from lockquack.fitting.objective import Objective
+from lockquack.jets import Array
+from lockquack.methods.gather import Gathered
+from lockquack.operators import (
+    Hoelder,
+    Hybrid,
+    Linear,
+    Locking,
+    Operator,
+    Selection,
+    Superposition,
+)
+from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to combine models: which weights to find, and how."""
+
+    operator: Operator
+    rule: Rule
+    #: Concentration of the Dirichlet prior on the weights where users give none.
+    concentration: float = 1.01
+    #: What it is called, everywhere; by default after its operator and rule.
+    label: str = ""
+    #: How the weights are found; None: as operator and rule have it.
+    fitter: type[Fitter] | None = None
+    #: What the fitter needs to know besides the models.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether another method is better wherever pools can be normalised.
+    is_makeshift: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", f"{self.operator.verb} by {self.rule.short}")
+
+    @property
+    def kind(self) -> type[Fitter]:
+        """How the weights are found."""
+        return self.fitter or fitter_for(self.operator, self.rule)
+
+    def for_models(self, names: tuple[str, ...]) -> Method:
+        """Return the method with its operator made for these models and its rule."""
+        operator = self.operator.bind(names)
+        if self.rule.needs_derivatives:
+            operator = operator.without_zeros()
+        return replace(self, operator=operator)
+
+    def pose(self, gathered: Gathered, concentration: Array) -> Fitter:
+        """Set up what is to be minimised, and how."""
+        objective = Objective(self.operator, self.rule, gathered.densities, concentration)
+        return self.kind(objective, **dict(self.options))
+
+
+def _formula(label: str, fitter: type[Fitter], operator: Operator | None = None) -> Method:
+    return Method(operator or Linear(), LogScore(), 1.0, label, fitter)
+
+
+#: All methods with a name, by their label. The first of an operator is what its name alone means.
+METHODS: dict[str, Method] = {
+    method.label: method
+    for method in (
+        Method(Locking(), Hyvarinen(), label="lock"),
+        Method(Locking(), LogScore()),
+        Method(Locking(), PairwiseScore()),
+        Method(Superposition(), LogScore(), label="quack"),
+        Method(Superposition(), Hyvarinen(), is_makeshift=True),
+        Method(Hybrid(), Hyvarinen(), label="hybrid"),
+        Method(Hoelder(), LogScore(), label="hoelder"),
+        Method(Linear(), LogScore(), 1.0, label="stack"),
+        _formula("pseudo-BMA+", PseudoBMAPlus),
+        _formula("pseudo-BMA", PseudoBMA),
+        _formula("BMA", ModelAveraging),
+        Method(Selection(), LogScore(), 1.0, label="select"),
+        Method(Selection(), Hyvarinen(), 1.0),
+        _formula("select by marginal likelihood", ChoiceByMarginalLikelihood, Selection()),
+        _formula("equal", EqualWeights),
+    )
+}
+
+
+def method_for(operator: Operator, rule: Rule | None = None) -> Method:
+    """Find the method of an operator and a rule, or make one of them.
+
+    Without a rule, the operator's usual one.
+
+    Examples
+    --------
+    >>> method_for(Linear(), LogScore()).label, method_for(Linear(), Hyvarinen()).label
+    ('stack', 'mix by H')
+    >>> method_for(Locking()).rule
+    Hyvarinen(scale=None, transform=None, bounds=None)
+    """
+    for method in METHODS.values():
+        same = type(method.operator) is type(operator) and method.fitter is None
+        if same and (rule is None or type(method.rule) is type(rule)):
+            label = method.label if method.operator == operator else ""
+            return replace(method, operator=operator, rule=rule or method.rule, label=label)
+    return Method(operator, rule or LogScore())

@@ -1,0 +1,148 @@
+"""What a pool of models predicts, as arrays; see :class:`lockquack.prediction.prediction`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from lockquack.jets import Array
+from lockquack.models.model import Model, sources_of
+from lockquack.models.observations import Observations
+from lockquack.models.source import Source
+from lockquack.numeric import as_generator
+from lockquack.operators import Linear
+from lockquack.operators.pool import OneModel, Pool
+from lockquack.prediction.calibration import Calibrated, look_at
+from lockquack.prediction.draws import WeightedDraws, stored_mixture
+from lockquack.prediction.examine import examine_density, examine_draws, examine_pareto
+from lockquack.prediction.members import require_evaluable
+from lockquack.prediction.pooled import (
+    Normalised,
+    PooledDistribution,
+    at_observed,
+    mix,
+    observed_densities,
+)
+from lockquack.prediction.streamed import ask_side_by_side, distribution_of
+from lockquack.prediction.vectors import normalise_by_draws, sample_each
+from lockquack.quadrature.intervals import HasIntervals, IntervalKind
+from lockquack.remarks import warn
+from lockquack.remarks.densities import Affected
+from lockquack.sampling.samplers import Drawn
+
+#: Draws from which the components of vector outcomes are known.
+_DRAWS = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A pool of models at some observations; what it computes it remembers."""
+
+    models: Mapping[str, Model]
+    pool: Pool
+    observations: Observations
+    loo: bool
+    random_seed: int
+    progressbar: bool | None
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether outcomes are single numbers."""
+        return self.observations.d == 1
+
+    @cached_property
+    def used(self) -> tuple[Mapping[str, Source], Pool]:
+        """Models that have weight, and the pool of them."""
+        pool, keep = self.pool.without_unused()
+        kept = zip(keep, sources_of(self.models).items(), strict=True)
+        return {name: source for use, (name, source) in kept if use}, pool
+
+    @cached_property
+    def pooled(self) -> PooledDistribution:
+        """The distributions of scalar outcomes."""
+        return distribution_of(*self.used, loo=self.loo, progressbar=self.progressbar)
+
+    @cached_property
+    def marginals(self) -> PooledDistribution | WeightedDraws:
+        """The distributions of outcomes, or of their components."""
+        if not all(source.can.evaluate for source in self.used[0].values()):
+            return stored_mixture(*self.used, loo=self.loo)
+        return self.pooled if self.is_scalar else WeightedDraws.of(self.draws.reshape(_DRAWS, -1))
+
+    @cached_property
+    def draws(self) -> Array:
+        """Draws of vector outcomes, (draw, n, d)."""
+        drawn = self.drawn(_DRAWS, "auto", as_generator(self.random_seed))
+        return np.stack([each.y for each in drawn], axis=1)
+
+    def drawn(self, n: int, method: str, rng: np.random.Generator) -> Sequence[Drawn]:
+        """Draw from the pool at each observation; warn of where that went badly."""
+        require_evaluable(self.used[0], "the combination cannot be sampled", vectors=True)
+        drawn = sample_each(
+            *self.used, n, method, loo=self.loo, rng=rng, progressbar=self.progressbar
+        )
+        warn(*examine_draws(drawn, self.observations))
+        return drawn
+
+    @cached_property
+    def normalised(self) -> Normalised:
+        """Log densities at the outcomes and normalisers; warns of what is wrong, once."""
+        result = self._normalise()
+        warn(*examine_density(self.used[0], result, self.observations))
+        return result
+
+    def _normalise(self) -> Normalised:
+        sources, pool = self.used
+        models = {name: self.models[name] for name in sources}
+        if pool.operator.normalised:
+            return mix(models, pool, loo=self.loo, progressbar=self.progressbar)
+        if self.is_scalar:
+            pooled = self.pooled
+            logp = observed_densities(models, loo=self.loo, progressbar=self.progressbar)
+            return at_observed(pooled, logp)
+        require_evaluable(sources, "the combination cannot be normalised", vectors=True)
+        return normalise_by_draws(
+            models,
+            pool,
+            loo=self.loo,
+            rng=as_generator(self.random_seed),
+            progressbar=self.progressbar,
+        )
+
+    def calibrated(
+        self, pools: Mapping[str, Pool], probs: Sequence[float] = (), kind: IntervalKind = "central"
+    ) -> dict[str, Calibrated]:
+        """Look at the outcomes with pools of the models, and with each model."""
+        y, sources = self.observations.values.reshape(1, -1), sources_of(self.models)
+        question = partial(look_at, probs=probs, kind=kind)
+        if not self.is_scalar or not all(source.can.evaluate for source in sources.values()):
+            drawn = self._marginals_of(pools)
+            return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
+        answers = ask_side_by_side(
+            sources,
+            [*pools.values(), *map(OneModel, range(len(sources)))],
+            question,
+            y,
+            loo=self.loo,
+            what="coverage cannot be computed",
+            progressbar=self.progressbar,
+        )
+        names = [*pools, *sources]
+        return {name: Calibrated(each) for name, each in zip(names, answers, strict=True)}
+
+    def _marginals_of(self, pools: Mapping[str, Pool]) -> dict[str, HasIntervals]:
+        alone = Pool(Linear(), np.ones(1), 1)
+        combined = [self if p is self.pool else replace(self, pool=p) for p in pools.values()]
+        single = [replace(self, models={name: m}, pool=alone) for name, m in self.models.items()]
+        names = [*pools, *self.models]
+        return {n: each.marginals for n, each in zip(names, [*combined, *single], strict=True)}
+
+    def warn_of_pareto(self, affected: Affected) -> None:
+        """Warn of models whose leave-one-out predictions are unreliable."""
+        if self.loo:
+            pareto_k = [model.loo().pareto_k for model in self.models.values()]
+            sources = sources_of(self.models)
+            warn(*examine_pareto(sources, pareto_k, self.observations, affected))
