@@ -1,8 +1,7 @@
-"""Shared fixtures: models with known answers, and real posteriors where they are at hand."""
+"""Shared fixtures: models with known answers, and real posteriors."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -10,52 +9,19 @@ import numpy as np
 import pytest
 
 import lockquack as lq
-
-REFERENCE_DATA = Path(__file__).parents[2] / "shared" / "data"
-FAMILIES_OF_POSTERIORS = sorted(
-    path.parent.name for path in REFERENCE_DATA.glob("*/reference.json")
-)
-ON_LOG_SCALE = [
-    name
-    for name in FAMILIES_OF_POSTERIORS
-    if "logy" in json.loads((REFERENCE_DATA / name / "reference.json").read_text())["scales"]
-]
+from tests.reference import ALL, MADE, ReferenceFamily, reference_family
 
 
-class ReferenceFamily:
-    """Reference draws of several models of one outcome, with the right answers."""
-
-    def __init__(self, name: str) -> None:
-        folder = REFERENCE_DATA / name
-        self.answers = json.loads((folder / "reference.json").read_text())
-        self.y = np.load(folder / "data.npz")["y"]
-        self.pointwise = dict(np.load(folder / "pointwise.npz"))
-        self.draws = {model: dict(np.load(folder / f"draws_{model}.npz")) for model in self.order}
-
-    @property
-    def order(self) -> list[str]:
-        return self.answers["order"]
-
-    def models(self, scale: str, thin: int = 1) -> dict[str, lq.Model]:
-        """All models, brought to the scale of y or of log y."""
-        return {name: self._model(name, scale, thin) for name in self.order}
-
-    def _model(self, name: str, scale: str, thin: int) -> lq.Model:
-        fitted_to = {"identity": "y", "log": "logy"}[self.answers["models"][name]["transform_of_y"]]
-        transform = {("y", "logy"): "log", ("logy", "y"): "exp"}.get((scale, fitted_to))
-        X, draws = self.draws[name]["X"], self.draws[name]["draws"][:, ::thin]
-        return lq.from_family(
-            "normal",
-            y=self.y if scale == "y" else np.log(self.y),
-            transform=transform,
-            mu=lq.linear_predictor(X, draws[..., :-1]),
-            sigma=draws[..., -1],
-        )
-
-
-@pytest.fixture(scope="session", params=FAMILIES_OF_POSTERIORS)
+@pytest.fixture(scope="session", params=ALL)
 def family(request) -> ReferenceFamily:
-    return ReferenceFamily(request.param)
+    """Real posteriors with the right answers."""
+    return reference_family(request.param)
+
+
+@pytest.fixture(scope="session", params=MADE)
+def made_family(request) -> ReferenceFamily:
+    """Those that are made here, for which there are answers that the others lack."""
+    return reference_family(request.param)
 
 
 @pytest.fixture

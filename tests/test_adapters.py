@@ -792,7 +792,9 @@ def test_files_that_are_something_else(normals, tmp_path):
     (folder / "inside.txt").write_text("nor this\n")
     for path in (text, folder):
         for read in (lq.from_datatree, lq.load):
-            with pytest.raises(LockquackError, match=rf"{path.name} is not a NetCDF file or Zarr"):
+            with pytest.raises(
+                LockquackError, match=rf"{path.name}: This is not a NetCDF file or Zarr"
+            ):
                 read(path)
     for suffix in (".nc", ".zarr"):
         fit, model = tmp_path / f"fit{suffix}", tmp_path / f"model{suffix}"

@@ -151,7 +151,7 @@ def test_integer_outcomes_of_a_smooth_likelihood_are_fine():
 def test_edges_where_the_density_does_not_vanish_are_refused(rng):
     y = rng.gamma(3.0, size=20)
     draws = np.full(SHAPE, 5.0)
-    assert lq.lock({"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)}).notes == ()
+    assert lq.lock({"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)}).remarks == ()
     draws[2, 7] = 1.9  # one draw is enough to spoil the average
     with pytest.raises(EdgeError, match=r"Model 'gamma': .*at 0 .*distance\^0.9"):
         lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)})

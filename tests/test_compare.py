@@ -330,7 +330,7 @@ def test_marginal_likelihoods_bring_their_methods(normals):
     from dataclasses import replace
 
     arrays = {
-        name: replace(model, log_marginal_likelihood=-1.0 - 2.0 * k)
+        name: lq.Model(replace(model.source, log_marginal_likelihood=-1.0 - 2.0 * k))
         for k, (name, model) in enumerate(as_arrays(normals.models).items())
     }
     found = lq.compare(arrays, cv=2)

@@ -248,7 +248,7 @@ def test_supports_that_differ_are_summed_where_they_overlap():
     logq = fit.solution.x @ logp
     exact = logq[y - 1] - special.logsumexp(logq)
     np.testing.assert_allclose(fit.pointwise[0], exact, atol=1e-10)
-    assert not [note for note in fit.notes if "normaliser" in note.message]
+    assert not [remark for remark in fit.remarks if "normaliser" in remark.code]
 
 
 def test_a_bounded_support_is_summed_to_its_end():

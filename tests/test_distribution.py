@@ -570,7 +570,7 @@ def test_columns_of_new_covariates_are_those_of_the_regression(rng):
     expected = model.source.logp(0, slice(0, 9), slice(0, 5))
 
     def there(x):
-        return model.with_data(y_new, x=x).logp(0, slice(0, 9), slice(0, 5))
+        return model.with_data(y_new, x=x).source.logp(0, slice(0, 9), slice(0, 5))
 
     for same in (x, x.to_numpy(), x.assign(one=1.0)[["one", "age", "dose"]]):
         np.testing.assert_allclose(there(same), expected)
@@ -610,7 +610,7 @@ def test_rows_of_new_covariates_are_those_of_the_outcomes(rng):
     model = lq.from_family("normal", y=rng.normal(size=6), mu=mu, sigma=1.0)
     y, x = pd.Series([0.0, 1.0], index=["a", "b"]), pd.DataFrame({"dose": [2.0, 3.0]}, ["a", "b"])
     offset = pd.Series([1.0, 2.0], index=["a", "b"])
-    assert model.with_data(y, x=x, offset=offset).n_obs == 2
+    assert model.with_data(y, x=x, offset=offset).observations.n == 2
     with pytest.raises(ObservationMismatchError, match="x and y label 'obs_id' differently"):
         model.with_data(y, x=x[::-1], offset=offset)
     with pytest.raises(ObservationMismatchError, match="offset and y label 'obs_id' differently"):

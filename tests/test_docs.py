@@ -16,7 +16,7 @@ import lockquack as lq
 from lockquack import errors
 from lockquack.combination.combination import Combination
 from lockquack.operators import OPERATORS, Operator
-from lockquack.remarks.remedies import REMEDIES
+from lockquack.remarks import REMARKS
 from tests import test_operators as contract
 
 ROOT = Path(__file__).parents[1]
@@ -122,10 +122,19 @@ def test_every_error_and_warning_is_explained():
     }
 
 
-def test_every_remedy_is_shown():
+def test_every_remark_is_shown():
     text = (DOCS / "diagnostics.md").read_text()
     shown = re.findall(r"^### (\w+)$.*?^```\{explained\} \1$", text, re.MULTILINE | re.DOTALL)
-    assert sorted(shown) == sorted({each.category.__name__ for each in REMEDIES})
+    assert sorted(shown) == sorted({kind.category.__name__ for kind in REMARKS.values()})
+
+
+def test_the_page_on_warnings_has_all_words_of_a_remark(extension):
+    pytest.importorskip("sphinx")
+    as_markdown = extension("explained").as_markdown
+    for code, kind in REMARKS.items():
+        entry = as_markdown(kind)
+        for words in (code, kind.title, str(kind.of_example()), kind.meaning, kind.remedy):
+            assert words in entry, code
 
 
 def test_the_glossary_defines_what_it_lists():

@@ -14,10 +14,8 @@ import lockquack as lq
 from lockquack.errors import (
     ConvergenceWarning,
     EdgeError,
-    IdentifiabilityWarning,
     ImproperError,
     LockquackWarning,
-    SupportWarning,
     UnsupportedError,
 )
 from lockquack.families import FAMILIES
@@ -27,6 +25,7 @@ from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Jet
+from lockquack.methods.examine import examine_solution
 from lockquack.methods.gather import gather, in_units
 from lockquack.operators import (
     OPERATORS,
@@ -41,7 +40,9 @@ from lockquack.operators import (
 )
 from lockquack.operators.space import Phases
 from lockquack.quadrature.nodes import Nodes
-from lockquack.remarks.notes import convergence_notes
+from lockquack.remarks.solver import SeveralOptima, StoppedEarly
+from lockquack.remarks.support import NormaliserUnchecked
+from lockquack.remarks.weights import ParameterAtBound
 from lockquack.rules import RULES, Hyvarinen, LogScore
 from lockquack.rules.wishes import INTEGRAL
 from lockquack.solvers.base import Solution
@@ -626,15 +627,15 @@ def test_gathered_normalisers_are_exact(operator):
     np.testing.assert_allclose(problem.objective.scores(x), expected, atol=1e-8)
 
 
-# Notes
+# Remarks
 
 
 def combined(models, operator, rule, **options):
-    """Combine, and return the result with what was noted, by category."""
+    """Combine, and return the result with the codes of what was remarked on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LockquackWarning)
         fit = lq.combine(models, operator, rule, **options)
-    return fit, [(note.category, note.message) for note in fit.notes]
+    return fit, [remark.code for remark in fit.remarks]
 
 
 def two_normals(rng, places, n=40, sigma=1.0, at=None):
@@ -659,19 +660,21 @@ def test_starts_that_disagree_are_noted():
         starts=(1, 8),
         stationarity=1e-9,
     )
-    (note,) = convergence_notes(solution)
-    assert note.category is ConvergenceWarning
-    assert "Only 1 of 8 starts agree" in note.message
-    assert convergence_notes(replace(solution, starts=(2, 8))) == []
-    (note,) = convergence_notes(replace(solution, converged=np.array(False)))
-    assert "stopped early" in note.message
+    (remark,) = examine_solution(solution)
+    assert remark == SeveralOptima(1, 8)
+    assert remark.category is ConvergenceWarning
+    assert "Only 1 of 8 starts agree" in remark.message
+    assert examine_solution(replace(solution, starts=(2, 8))) == []
+    (remark,) = examine_solution(replace(solution, converged=np.array(False)))
+    assert remark == StoppedEarly("converged", 1e-9)
+    assert "stopped early" in remark.message
 
 
 @pytest.mark.parametrize("operator", [Linear(), Hybrid()], ids=repr)
 def test_proportions_of_separate_modes_are_noted_for_the_hyvarinen_score(rng, operator):
     def blind(places, rule="hyvarinen"):
-        notes = combined(two_normals(rng, places), operator, rule, scores="in-sample")[1]
-        return [m for c, m in notes if c is IdentifiabilityWarning and "separate modes" in m]
+        codes = combined(two_normals(rng, places), operator, rule, scores="in-sample")[1]
+        return "modes-apart" in codes
 
     assert blind((-5.0, 5.0))
     assert not blind((-0.7, 0.7))
@@ -680,33 +683,35 @@ def test_proportions_of_separate_modes_are_noted_for_the_hyvarinen_score(rng, op
 
 
 def test_locking_is_not_blind(rng):
-    notes = combined(two_normals(rng, (-5.0, 5.0)), "locking", "hyvarinen")[1]
-    assert not [m for _, m in notes if "separate modes" in m]
+    codes = combined(two_normals(rng, (-5.0, 5.0)), "locking", "hyvarinen")[1]
+    assert "modes-apart" not in codes
 
 
 def test_phases_at_their_cap_are_noted(rng):
     # Outcomes in two clumps, and two models between them: only interference makes a gap.
     models = two_normals(rng, (-0.3, 0.3), at=(-2.5, 2.5), sigma=1.5)
-    fit, notes = combined(models, "superposition", "hyvarinen")
+    fit, codes = combined(models, "superposition", "hyvarinen")
     assert np.ptp(fit.parameters["phases"].values) > 0.98 * np.pi
-    assert [m for _, m in notes if "cap of .99" in m]
-    _, notes = combined(models, "superposition", "log")
-    assert not [m for _, m in notes if "cap of .99" in m]
+    assert "phases-at-cap" in codes
+    _, codes = combined(models, "superposition", "log")
+    assert "phases-at-cap" not in codes
 
 
 def test_an_order_at_its_bound_is_noted(rng):
     # Outcomes on either side of both models: the larger the order, the deeper the dip between.
     models = two_normals(rng, (-1.5, 1.5), at=(-3.0, 3.0))
-    fit, notes = combined(models, "hoelder", "log")
-    assert abs(float(fit.parameters["power"])) == pytest.approx(8.0, abs=0.05)
-    assert [m for _, m in notes if "power of the pool is at its bound" in m]
+    fit, codes = combined(models, "hoelder", "log")
+    power = float(fit.parameters["power"])
+    assert abs(power) == pytest.approx(8.0, abs=0.05)
+    assert codes.count("parameter-at-bound") == 1
+    assert ParameterAtBound("power", power) in fit.remarks
 
 
 def test_an_order_inside_its_bounds_is_not(rng):
     models = two_normals(rng, (-1.0, 1.0), at=(-0.3, 0.4))
-    fit, notes = combined(models, "hoelder", "log")
+    fit, codes = combined(models, "hoelder", "log")
     assert abs(fit.parameters["power"]) < 7.9
-    assert not [m for _, m in notes if "at its bound" in m]
+    assert "parameter-at-bound" not in codes
 
 
 # Pools that cannot be normalised
@@ -742,8 +747,8 @@ def test_signed_exponents_need_models_that_can_be_checked(rng):
     models = known_at_outcomes_only(two_normals(rng, (-1.0, 1.0)))
     with pytest.raises(UnsupportedError, match="without signed"):
         lq.combine(models, Hybrid(signed=True), "hyvarinen")
-    _, notes = combined(models, Locking("nonnegative"), "hyvarinen")
-    assert [m for c, m in notes if c is SupportWarning and "could not be checked" in m]
+    fit, _ = combined(models, Locking("nonnegative"), "hyvarinen")
+    assert NormaliserUnchecked("left") in fit.remarks
 
 
 @pytest.mark.parametrize(

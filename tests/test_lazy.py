@@ -283,8 +283,8 @@ def test_files_left_on_disk_give_what_files_in_memory_do(models, tmp_path, suffi
         model.save(paths[name])
     lazy = {name: lq.from_datatree(path, lazy=True) for name, path in paths.items()}
     held = {name: lq.from_datatree(path) for name, path in paths.items()}
-    assert "Chunked" in repr(lazy["flat"])
-    assert "Array" in repr(held["flat"])
+    assert "Chunked" in repr(lazy["flat"].source)
+    assert "Array" in repr(held["flat"].source)
     assert_same(lock(lazy), lock(held))
     assert_same(lq.stack(lazy), lq.stack(held))
 
@@ -292,17 +292,17 @@ def test_files_left_on_disk_give_what_files_in_memory_do(models, tmp_path, suffi
 def test_large_files_are_left_on_disk(models, tmp_path, monkeypatch):
     models["flat"].save(tmp_path / "a.zarr")
     monkeypatch.setattr(datatree, "_LARGE", 3 * 8 * N * 240 - 1)
-    assert "Chunked" in repr(lq.from_datatree(tmp_path / "a.zarr"))
-    assert "Array" in repr(lq.from_datatree(tmp_path / "a.zarr", lazy=False))
+    assert "Chunked" in repr(lq.from_datatree(tmp_path / "a.zarr").source)
+    assert "Array" in repr(lq.from_datatree(tmp_path / "a.zarr", lazy=False).source)
     monkeypatch.setattr(datatree, "_LARGE", 3 * 8 * N * 240 + 100_000)
-    assert "Array" in repr(lq.from_datatree(tmp_path / "a.zarr"))
+    assert "Array" in repr(lq.from_datatree(tmp_path / "a.zarr").source)
 
 
 def test_without_dask_files_are_read_into_memory(models, tmp_path, monkeypatch):
     models["flat"].save(tmp_path / "a.zarr")
     monkeypatch.setattr(datatree, "find_spec", lambda name: None)
     monkeypatch.setattr(datatree, "_LARGE", 0)
-    assert "Array" in repr(lq.from_datatree(tmp_path / "a.zarr"))
+    assert "Array" in repr(lq.from_datatree(tmp_path / "a.zarr").source)
     with pytest.raises(ImportError, match=r"lockquack\[dask\]"):
         lq.from_datatree(tmp_path / "a.zarr", lazy=True)
 

@@ -1,10 +1,8 @@
 """Mixture proportions against closed forms, another solver, stored answers and symmetry."""
 
-import json
 import tracemalloc
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import clarabel
 import numpy as np
@@ -16,9 +14,6 @@ from scipy.special import logsumexp
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Solution
 from lockquack.solvers.mixture_proportions import mixture_proportions
-
-DATA = Path(__file__).parents[2] / "shared" / "data"
-FAMILIES = sorted(path.parent.name for path in DATA.glob("*/reference.json"))
 
 
 @dataclass(frozen=True)
@@ -217,23 +212,18 @@ def test_models_that_are_all_alike_leave_the_prior_its_mode():
     np.testing.assert_allclose(x, alpha / alpha.sum(), rtol=1e-9)
 
 
-@pytest.mark.skipif(not FAMILIES, reason="the reference posteriors are not here")
-@pytest.mark.parametrize("name", FAMILIES)
-def test_stored_stacking_weights(name):
-    answers = json.loads((DATA / name / "reference.json").read_text())
-    pointwise = np.load(DATA / name / "pointwise.npz")
-    order = pointwise["order"].tolist()
-    groups = [{entry.split(" (")[0] for entry in group} for group in answers["duplicates"]]
+def test_stored_stacking_weights(family):
     compared = 0
-    for scale, answer in answers["scales"].items():
+    for scale, answer in family.answers["scales"].items():
+        logp = {}
         for subset in answer["sets"].values():
             models = subset["models"]
-            # Weights inside a group of duplicates are not identified: their sum is.
-            label = [next((min(g) for g in groups if m in g), m) for m in models]
-            merge = np.array([[a == b for b in label] for a in label], dtype=float)
+            merge = family.merge_duplicates(models)
             for kind, expected in subset["stacking"].items():
-                columns = [order.index(model) for model in models]
-                solution = mixture_proportions(pointwise[f"{scale}__{kind}__logp"][:, columns])
+                if kind not in logp:
+                    logp[kind] = family.log_densities(scale, kind)
+                columns = [family.order.index(model) for model in models]
+                solution = mixture_proportions(logp[kind][:, columns])
                 assert -solution.objective == pytest.approx(expected["log_score"], abs=1e-8)
                 weights = merge @ solution.x, merge @ expected["weights"]
                 np.testing.assert_allclose(*weights, atol=1e-5)

@@ -191,8 +191,9 @@ def test_a_model_that_cannot_be_cut_is_sent_once(client, data, monkeypatch):
 
     monkeypatch.setattr(client, "submit", watched)
     model = regressions(data)["one"]
-    uncut = Mortal(model.observations, *SHAPE, model.likelihood, model=model, flag="")
-    object.__setattr__(uncut, "flag", __file__)  # exists: nobody dies
+    # The flag exists: nobody dies.
+    source = Mortal(model.observations, *SHAPE, model.likelihood, model.source, __file__)
+    uncut = lq.Model(source)
     np.testing.assert_array_equal(uncut.collapse().jet.grad, model.collapse().jet.grad)
     assert sum(whole) == 1
 
@@ -201,7 +202,7 @@ def test_errors_on_workers_are_those_of_this_process(client, data):
     model = regressions(data)["one"]
     coef = model.parameters["mu"].coef.copy()
     coef[3, 4, 0] = 1e200
-    spoilt = replace(model.parameters["mu"], coef=coef)
+    spoilt = replace(model.source.parameters["mu"], coef=coef)
     parameters = {**model.source.parameters, "mu": spoilt}
     bad = lq.Model(replace(model.source, parameters=parameters))
     with pytest.raises(NonFiniteError, match="not finite at observation 0 and 2999 more"):
@@ -382,7 +383,7 @@ def test_files_are_read_by_the_workers(client, data, tmp_path):
     for suffix in (".zarr", ".nc"):
         model.save(tmp_path / f"a{suffix}")
         stored = lq.from_datatree(tmp_path / f"a{suffix}")
-        assert "Chunked" in repr(stored)
+        assert "Chunked" in repr(stored.source)
         np.testing.assert_allclose(stored.collapse().jet.curv, model.collapse().jet.curv)
 
 
@@ -402,7 +403,8 @@ def test_a_worker_that_dies_does_not_change_the_answer(client, data, tmp_path, m
     model = regressions(data)["two"]
     expected = locally(monkeypatch, lambda: replace(model).collapse(), 1)
     flag = tmp_path / "died"
-    mortal = Mortal(model.observations, *SHAPE, model.likelihood, model=model, flag=str(flag))
+    source = Mortal(model.observations, *SHAPE, model.likelihood, model.source, str(flag))
+    mortal = lq.Model(source)
     np.testing.assert_array_equal(mortal.collapse().jet.curv, expected.jet.curv)
     np.testing.assert_array_equal(mortal.collapse().influence, expected.influence)
     assert flag.exists()

@@ -142,19 +142,20 @@ def test_mcse_of_the_log_score(rng, kind):
     estimates, scores = [], []
     for _ in range(60):
         mu = 0.3 * rng.normal(size=(4, 250))
-        collapsed = lq.from_family("normal", y=y, mu=mu, sigma=1.0).predict(kind, density=True)
+        model = lq.from_family("normal", y=y, mu=mu, sigma=1.0)
+        collapsed = model.passes.predict(kind, density=True)
         estimates.append(lq.LogScore().mcse(collapsed, np.ones(1)))
         scores.append(collapsed.jet.logp.sum())
     assert np.mean(estimates) == pytest.approx(np.std(scores, ddof=1), rel=0.25)
 
 
-def test_notes(rng):
+def test_remarks(rng):
     y = np.append(rng.normal(size=20), 40.0)
     mu, sigma = rng.normal(scale=0.5, size=(4, 500)), np.exp(0.4 * rng.normal(size=(4, 500)))
     model = lq.from_family("normal", y=y, mu=mu, sigma=2 * sigma)
     with pytest.warns(ParetoWarning, match="model 'a' are unreliable") as caught:
         fit = lq.stack({"a": model})
-    assert ParetoWarning in {note.category for note in fit.notes}
+    assert ParetoWarning in {remark.category for remark in fit.remarks}
     assert {w.filename for w in caught} == {__file__}
     y = rng.normal(size=50)
     mu = 0.1 * rng.normal(size=(4, 500))

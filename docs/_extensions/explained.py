@@ -5,23 +5,25 @@ A block ``{explained}`` with the name of a warning lists all that it can be abou
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from lockquack.remarks import remedies
+from lockquack import remarks
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
-def as_markdown(remedy: remedies.Remedy) -> str:
-    """Write one thing that can be wrong as an entry of a definition list."""
+def as_markdown(kind: type[remarks.Remark]) -> str:
+    """Write one kind of remark as an entry of a definition list."""
     return (
-        f"**{remedy.title}** (“{remedy.words}”)\n"
-        f": {remedy.meaning}\n\n"
-        f"  **What to do.** {remedy.remedy}\n"
+        f"**{kind.title}** (`{kind.code}`)\n"
+        f": `{kind.of_example()}`\n\n"
+        f"  {kind.meaning}\n\n"
+        f"  **What to do.** {kind.remedy}\n"
     )
 
 
@@ -32,11 +34,12 @@ class Explained(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Write the list; a warning without an entry is a mistake."""
-        self.env.note_dependency(remedies.__file__)
+        for file in Path(remarks.__file__).parent.glob("*.py"):
+            self.env.note_dependency(str(file))
         name = self.arguments[0]
-        found = [each for each in remedies.REMEDIES if each.category.__name__ == name]
+        found = [kind for kind in remarks.REMARKS.values() if kind.category.__name__ == name]
         if not found:
-            raise self.error(f"lockquack.remarks.remedies has nothing about {name!r}")
+            raise self.error(f"lockquack.remarks has nothing about {name!r}")
         return self.parse_text_to_nodes("\n".join(map(as_markdown, found)))
 
 

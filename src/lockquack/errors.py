@@ -3,11 +3,53 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+from lockquack.words import Text
+
+if TYPE_CHECKING:
+    from lockquack.remarks.base import Remark
 
 
 class LockquackError(ValueError):
-    """Base of every error that bad input causes."""
+    """Base of every error that bad input causes.
+
+    Its message is made of parts: strings, and advice in two wordings (see ``lockquack.words``).
+
+    Attributes
+    ----------
+    reason
+        What is wrong, and what to do.
+    places
+        Where it is wrong, the outermost first: a file, a model, a component. They stand in front
+        of the reason.
+    """
+
+    def __init__(self, *parts: str, places: tuple[str, ...] = ()) -> None:
+        self.reason, self.places = Text(*parts), places
+        super().__init__(self.text)
+
+    @property
+    def text(self) -> Text:
+        """The whole message."""
+        return Text(*(f"{place}: " for place in self.places), self.reason)
+
+    def within(self, place: str, hint: str = "") -> Self:
+        """Return the error with one more place in front of it, and perhaps a hint at its end."""
+        return type(self)(self.reason, hint, places=(place, *self.places))
+
+
+@contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Put the place in front of any error raised inside that does not name it already."""
+    try:
+        yield
+    except LockquackError as error:
+        if place in error.places:
+            raise
+        raise error.within(place) from error
 
 
 class ShapeError(LockquackError):
@@ -67,7 +109,15 @@ class OverwriteError(LockquackError):
 
 
 class LockquackWarning(UserWarning):
-    """Base of every warning."""
+    """Base of every warning.
+
+    Attributes
+    ----------
+    remark
+        What is warned of, with its code, its meaning and what to do about it.
+    """
+
+    remark: Remark | None = None
 
 
 class ConvergenceWarning(LockquackWarning):

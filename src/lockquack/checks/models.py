@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,45 +10,38 @@ from lockquack.checks.derivatives import check
 from lockquack.errors import (
     EdgeError,
     LockquackError,
-    MonteCarloWarning,
     ObservationMismatchError,
     SmoothnessError,
-    SupportWarning,
     TransformError,
+    naming,
 )
 from lockquack.jets import Array
 from lockquack.models.labels import require_same_labels
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
-from lockquack.remarks.notes import Note
+from lockquack.remarks import Remark
+from lockquack.remarks.draws import SingleChain
+from lockquack.remarks.support import DifferentSupports
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
+from lockquack.words import advice
 
 Sources = Mapping[str, Source]
 
 
-@contextmanager
-def naming(model: str) -> Iterator[None]:
-    """Put the model's name in front of any error raised inside."""
-    try:
-        yield
-    except LockquackError as error:
-        raise type(error)(f"Model {model!r}: {error}") from error
-
-
-def check_models(models: Mapping[str, Model], rule: Rule) -> list[Note]:
-    """Refuse models that cannot be combined by this rule; note what is merely unusual."""
+def check_models(models: Mapping[str, Model], rule: Rule) -> list[Remark]:
+    """Refuse models that cannot be combined by this rule; remark on what is merely unusual."""
     require_models(models)
     sources = sources_of(models)
     if rule.needs_derivatives:
         for name, source in sources.items():
-            with naming(name):
+            with naming(f"Model {name!r}"):
                 _require_smooth(source)
                 source.require_derivatives()
     require_same_observations(sources)
     if rule.needs_derivatives:
         for name, source in sources.items():
-            with naming(name):
+            with naming(f"Model {name!r}"):
                 _require_borne_edges(source, rule)
                 if source.can.evaluate:
                     check(models[name]).require()
@@ -129,7 +121,9 @@ def _suspect_transform(y: Array, z: Array, natural: str, transformed: str) -> No
             raise TransformError(
                 f"The outcome of model {transformed!r} is the {label} of that of {natural!r}. "
                 "Densities of different variables cannot be combined: make the model with y on "
-                f"its natural scale and transform={label!r}."
+                "its natural scale and ",
+                advice(f"transform={label!r}", f'--family "...(..., transform={label})"'),
+                ".",
             )
 
 
@@ -153,13 +147,16 @@ def _require_borne_edges(model: Source, rule: Rule) -> None:
             raise EdgeError(
                 f"the density of {model.likelihood.description} does not vanish smoothly at "
                 f"{edge.at:g} (it goes like distance^{edge.order:.3g}, more than 1 is needed), "
-                "where the Hyvärinen score is not proper. Use the weighted score, "
-                "Hyvarinen(transform='log') for positive outcomes or 'logit' for bounded ones, or "
-                "the log score."
+                "where the Hyvärinen score is not proper. Use the weighted score, ",
+                advice(
+                    "Hyvarinen(transform='log') for positive outcomes or 'logit' for bounded ones",
+                    "--score-transform log for positive outcomes or logit for bounded ones",
+                ),
+                ", or the log score.",
             )
 
 
-def _supports(models: Sources) -> list[Note]:
+def _supports(models: Sources) -> list[Remark]:
     known = {
         name: model.likelihood.support
         for name, model in models.items()
@@ -167,24 +164,10 @@ def _supports(models: Sources) -> list[Note]:
     }
     if len(set(known.values())) < 2:
         return []
-    listed = "; ".join(f"{name!r} on ({low:g}, {high:g})" for name, (low, high) in known.items())
-    return [
-        Note(
-            SupportWarning,
-            f"The models have different supports: {listed}. A mixture of them lives where any "
-            "does, a log-linear pool only where all of those with weight do.",
-        )
-    ]
+    ends = ((name, float(low), float(high)) for name, (low, high) in known.items())
+    return [DifferentSupports(tuple(ends))]
 
 
-def _chains(models: Sources) -> list[Note]:
-    single = [name for name, model in models.items() if model.n_chains < 2]
-    if not single:
-        return []
-    return [
-        Note(
-            MonteCarloWarning,
-            f"Only one chain for {', '.join(map(repr, single))}: chains that disagree cannot be "
-            "noticed, so the Monte Carlo standard errors (mcse) are unreliable.",
-        )
-    ]
+def _chains(models: Sources) -> list[Remark]:
+    single = tuple(name for name, model in models.items() if model.n_chains < 2)
+    return [SingleChain(single)] if single else []

@@ -84,7 +84,7 @@ def _one_line(error: Exception) -> str:
     """Return the message of an error without line breaks."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}."
-    return shell_words(str(error)) or type(error).__name__
+    return shell_words(error) or type(error).__name__
 
 
 def _help() -> str:

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from lockquack.cli.commands import DOUBTFUL, FAILED, Command
 from lockquack.cli.options import add_cluster, add_output, add_sources, few_threads, progressbar
 from lockquack.cli.wording import by_reason, shell_words
+from lockquack.errors import DerivativeError, LockquackError
 
 if TYPE_CHECKING:
-    from lockquack.cli.output import Result
+    from lockquack.cli.output import Line, Result
     from lockquack.models.model import Model
+    from lockquack.remarks import Remark
 
 #: Effective draws per chain that diagnostics and averages need.
 _FEWEST_EFFECTIVE = 100
+#: Columns of the table that hold numbers.
+_NUMBERS = ("chains", "draws", "observations", "worst k", "least ess")
 
 
 @dataclass
@@ -27,7 +31,7 @@ class Finding:
     file: str
     model: Model | None = None
     problems: list[str] = field(default_factory=list)  # it cannot be combined
-    remarks: list[str] = field(default_factory=list)  # it can, but mind this
+    remarks: list[Remark] = field(default_factory=list)  # it can, but mind this
     #: Why it has no Hyvärinen score; empty: it has one.
     why_no_h: str = ""
     worst_k: float = float("nan")
@@ -62,7 +66,6 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.files import find_sources
     from lockquack.cli.output import hear_warnings, require_writable, write_result
     from lockquack.cli.sources import read_formulas, read_model, read_outcome
-    from lockquack.errors import LockquackError
     from lockquack.parallel.cluster import cluster
 
     require_writable(options.output, options)
@@ -77,7 +80,8 @@ def _run(options: Namespace) -> int:
                 finding.model = read_model(source, formulas.get(source.name), outcome, options)
                 _examine(finding, finding.model, progressbar(options))
             except (LockquackError, OSError, ImportError) as error:
-                finding.problems.append(_own_words(finding, error))
+                unread = finding.model is None
+                finding.problems.append(shell_words(error) if unread else _own_words(error))
             findings.append(finding)
         together = _together({f.name: f.model for f in findings if f.model is not None})
         write_result(_result(findings, together), options)
@@ -89,49 +93,39 @@ def _run(options: Namespace) -> int:
 
 def _examine(finding: Finding, model: Model, progressbar: bool | None) -> None:
     """Look at one model's derivatives, edges, tails and draws."""
-    import numpy as np
-
     from lockquack.checks.derivatives import check
     from lockquack.checks.models import check_models
-    from lockquack.draws.diagnostics import ess_mean, pareto_k_threshold
-    from lockquack.errors import DerivativeError, LockquackError
+    from lockquack.draws.diagnostics import ess_mean
+    from lockquack.prediction.examine import examine_pareto
+    from lockquack.remarks.draws import DependentDraws
     from lockquack.rules import Hyvarinen, LogScore
 
-    source = model.source
-    finding.remarks += [note.message for note in check_models({finding.name: model}, LogScore())]
+    alone, source = {finding.name: model}, model.source
+    finding.remarks += check_models(alone, LogScore())
     try:
-        check_models({finding.name: model}, Hyvarinen())
+        check_models(alone, Hyvarinen())
         if source.can.evaluate:
             check(model).require()
     except DerivativeError as error:
-        finding.problems.append(_own_words(finding, error))
+        finding.problems.append(_own_words(error))
     except LockquackError as error:
-        finding.why_no_h = _own_words(finding, error)
+        finding.why_no_h = _own_words(error)
     pareto_k = model.loo(progressbar=progressbar).pareto_k
-    limit = pareto_k_threshold(source.n_samples)
     finding.worst_k = float(pareto_k.max())
-    high = np.flatnonzero(pareto_k > limit)
-    if high.size:
-        worst = model.observations.describe(int(pareto_k.argmax()))
-        finding.remarks.append(
-            f"Pareto k̂ is above {limit:.2f} at {high.size} of {source.n_obs} observations, worst "
-            f"{finding.worst_k:.2f} at {worst}: leave-one-out log scores are unreliable there. "
-            "Locking by the Hyvärinen score does not use them."
-        )
+    finding.remarks += examine_pareto(
+        {finding.name: source}, [pareto_k], model.observations, "log scores"
+    )
     effective = [ess_mean(source.all_logp(obs)).min() for obs in source.observation_slices()]
     finding.fewest_effective = float(min(effective))
     if finding.fewest_effective < _FEWEST_EFFECTIVE * model.n_chains:
         finding.remarks.append(
-            f"The log density has only {finding.fewest_effective:.0f} effective draws at its worst "
-            f"observation; {_FEWEST_EFFECTIVE} for each of {model.n_chains} chains are wanted. "
-            "Draw more."
+            DependentDraws(finding.fewest_effective, _FEWEST_EFFECTIVE, model.n_chains)
         )
 
 
 def _together(models: Mapping[str, Model]) -> str:
     """Say why these models cannot be combined with each other; empty: they can."""
     from lockquack.checks.models import check_models
-    from lockquack.errors import LockquackError
     from lockquack.rules import LogScore
 
     if len(models) < 2:
@@ -139,13 +133,13 @@ def _together(models: Mapping[str, Model]) -> str:
     try:
         check_models(models, LogScore())
     except LockquackError as error:
-        return shell_words(str(error))
+        return shell_words(error)
     return ""
 
 
-def _own_words(finding: Finding, error: Exception) -> str:
-    """Return an error without the name that stands in front of it anyway."""
-    return shell_words(str(error).removeprefix(f"Model {finding.name!r}: "))
+def _own_words(error: Exception) -> str:
+    """Return what is wrong with a model without its name, which stands in front of it anyway."""
+    return shell_words(error.reason if isinstance(error, LockquackError) else error)
 
 
 def _result(findings: Sequence[Finding], together: str) -> Result:
@@ -165,8 +159,8 @@ def _result(findings: Sequence[Finding], together: str) -> Result:
     )
     shown = shown.fillna("").astype(str).rename_axis(index=None)
     record = {"models": [_record(finding) for finding in findings], "together": together}
-    below = _below(findings, together)
-    return Result(["Models, one by one and together"], shown, below, table, record)
+    title, below = "Models, one by one and together", _below(findings, together)
+    return Result([title], shown, _NUMBERS, below, table, record)
 
 
 def _row(finding: Finding) -> dict[str, Any]:
@@ -189,22 +183,30 @@ def _record(finding: Finding) -> dict[str, Any]:
         "file": finding.file,
         **_row(finding),
         "problems": finding.problems,
-        "remarks": finding.remarks,
+        "remarks": [remark.summary() for remark in finding.remarks],
         "no_hyvarinen": finding.why_no_h,
     }
 
 
-def _below(findings: Sequence[Finding], together: str) -> list[str]:
+def _below(findings: Sequence[Finding], together: str) -> list[Line]:
     """Write what stands under the table, problems first."""
-    problems = [f"{f.name}: problem: {text}" for f in findings for text in f.problems]
+    from lockquack.cli.output import Line
+
+    problems = [
+        Line(f"{f.name}: problem: {text}", "problem") for f in findings for text in f.problems
+    ]
     if together:
-        problems.append(f"Together: problem: {together}")
-    remarks = [f"{f.name}: remark: {text}" for f in findings for text in f.remarks]
+        problems.append(Line(f"Together: problem: {together}", "problem"))
+    others = [
+        Line(f"{f.name}: remark: {shell_words(remark.message)}", "remark")
+        for f in findings
+        for remark in f.remarks
+    ]
     lacking = by_reason({f.name: f.why_no_h for f in findings if f.why_no_h})
-    remarks += [f"{names}: no Hyvärinen score: {why}" for why, names in lacking.items()]
+    others += [Line(f"{names}: no Hyvärinen score: {why}") for why, names in lacking.items()]
     if len(findings) > 1 and not problems:
-        remarks.append("Together: same observations in the same order; they can be combined.")
-    return problems + remarks
+        others.append(Line("Together: same observations in the same order; they can be combined."))
+    return problems + others
 
 
 def _rounded(value: float, digits: int) -> str:

@@ -15,7 +15,7 @@ from lockquack.cli.options import (
     few_threads,
     progressbar,
 )
-from lockquack.cli.wording import by_reason
+from lockquack.cli.wording import by_reason, shell_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def _add_options(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     few_threads()
-    from lockquack.cli.output import Result, hear_warnings, require_writable, write_result
+    from lockquack.cli.output import Line, Result, hear_warnings, require_writable, write_result
     from lockquack.cli.sources import read_models
     from lockquack.methods.compare import compare
     from lockquack.parallel.cluster import cluster
@@ -65,10 +65,12 @@ def _run(options: Namespace) -> int:
             "Ways to combine, weights cross-validated (larger is better)",
             f"models: {len(models)}   observations: {observations}   folds: {options.cv}",
         ]
-        below = [f"Left out: {names}. {why}" for why, names in by_reason(left_out).items()]
-        result = Result(
-            above, _shown(table), below, table, {**record, "left_out": left_out, "notes": [*heard]}
-        )
+        below = [Line(f"Left out: {names}. {why}") for why, names in by_reason(left_out).items()]
+        record["left_out"] = {name: shell_words(why) for name, why in left_out.items()}
+        record["notes"] = [remark.summary() for remark in heard]
+        shown = _shown(table)
+        numbers = [name for name in shown if name != "verdict"]
+        result = Result(above, shown, numbers, below, table, record)
         write_result(result, options)
         return DOUBTFUL if options.strict and heard else 0
 

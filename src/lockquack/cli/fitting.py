@@ -10,7 +10,7 @@ from lockquack.cli.options import progressbar
 from lockquack.combination.combination import Combination
 from lockquack.combination.verbs import combine, quack
 from lockquack.draws.blocks import Kind
-from lockquack.errors import ConvergenceWarning, ParameterError, UnsupportedError
+from lockquack.errors import ConvergenceWarning, ParameterError
 from lockquack.models.model import Model
 from lockquack.operators import get_operator
 from lockquack.rules import Hyvarinen, Rule, get_rule
@@ -39,14 +39,12 @@ def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
         return quack(models, rule=rule, **common)
     if rule is None:
         raise ParameterError(f"There is no usual rule for {options.operator}; name one by --rule.")
-    if rule.needs_derivatives:
-        _require_derivatives(models, options)
     return combine(models, get_operator(options.operator), rule, **common)
 
 
 def is_doubtful(fit: Combination) -> bool:
     """Whether nobody should rely on the weights: the solver did not get to its end."""
-    return any(issubclass(note.category, ConvergenceWarning) for note in fit.notes)
+    return any(issubclass(remark.category, ConvergenceWarning) for remark in fit.remarks)
 
 
 def _rule(options: Namespace) -> Rule | None:
@@ -68,18 +66,3 @@ def _prior(options: Namespace, rule: Rule | None) -> Any:
 def _scores(options: Namespace) -> Kind:
     kind: Kind = options.scores
     return kind
-
-
-def _require_derivatives(models: Mapping[str, Model], options: Namespace) -> None:
-    """Say in words of the command line what else can be done."""
-    lacking = [
-        name
-        for name, model in models.items()
-        if not model.source.can.differentiate and not model.likelihood.discrete
-    ]
-    if lacking:
-        raise UnsupportedError(
-            f"Model {lacking[0]!r} has log densities only; {options.operator} by the Hyvärinen "
-            "score needs their derivatives in the outcome. Name its likelihood by --family, or "
-            "use --operator linear (stacking), which needs none."
-        )

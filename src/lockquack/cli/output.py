@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import textwrap
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,8 +19,8 @@ import pandas as pd
 
 from lockquack.cli.files import find_sources
 from lockquack.cli.wording import shell_words
-from lockquack.errors import LockquackWarning
 from lockquack.files.places import require_place, write_text
+from lockquack.remarks import Remark, remark_of
 
 _WIDTH = 88
 #: Short headings, so that a table fits a terminal of 80 columns.
@@ -37,16 +36,25 @@ _HEADINGS = {
     "worst k": "k̂",
     "least ess": "ess",
 }
-#: Words that stand out: verdicts in a table, what a line below it begins with.
+#: The column of a table whose cells are coloured by what they say.
+_VERDICT = "verdict"
+#: How verdicts, and lines of that kind below a table, stand out.
 _STYLES = {
     "best": "green",
     "fine": "green",
     "worse": "red",
     "problem": "red",
     "remark": "yellow",
-    "Note": "yellow",
+    "fact": "dim",
 }
-_NUMBER = re.compile(r"[-+]?[\d.]*(e[-+]?\d+)?|nan|")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line below a table, and what it is about."""
+
+    text: str
+    kind: Literal["fact", "remark", "problem"] = "fact"
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,9 @@ class Result:
 
     above: list[str]
     shown: pd.DataFrame  # of text
-    below: list[str]
+    #: Columns of it that hold numbers.
+    numbers: Collection[Hashable]
+    below: list[Line]
     table: pd.DataFrame  # of numbers, for CSV
     record: Mapping[str, Any]  # for JSON
 
@@ -91,27 +101,27 @@ def require_writable(path: Path | None, options: Namespace) -> None:
 
 
 @contextmanager
-def hear_warnings(options: Namespace) -> Iterator[list[str]]:
+def hear_warnings(options: Namespace) -> Iterator[list[Remark]]:
     """Collect what is warned of inside; afterwards say what is left in the list.
 
     A command takes out of it what its result shows already. Warnings of other libraries concern
     developers, who see them with --traceback.
     """
-    heard: list[str] = []
+    heard: list[Remark] = []
 
     def hear(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        text = str(message)
-        if issubclass(category, LockquackWarning) and text not in heard:
-            heard.append(text)
-        elif options.traceback:
-            print(f"{category.__name__}: {text}", file=sys.stderr)
+        remark = remark_of(message)
+        if remark is not None and remark not in heard:
+            heard.append(remark)
+        elif remark is None and options.traceback:
+            print(f"{category.__name__}: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = hear
         yield heard
-    for text in heard:
-        say(f"note: {shell_words(text)}", options)
+    for remark in heard:
+        say(f"note: {shell_words(remark.message)}", options)
 
 
 def plain(value: Any) -> Any:
@@ -143,8 +153,8 @@ def _as_text(result: Result, form: Literal["text", "json", "csv"]) -> str:
         return json.dumps(plain(result.record), indent=2, ensure_ascii=False)
     if form == "csv":
         return result.table.to_csv().rstrip("\n")
-    table = result.shown.to_string()
-    return "\n".join([*_wrapped(result.above), "", table, "", *_wrapped(result.below)]).rstrip()
+    table, below = result.shown.to_string(), [line.text for line in result.below]
+    return "\n".join([*_wrapped(result.above), "", table, "", *_wrapped(below)]).rstrip()
 
 
 def _wrapped(lines: Iterable[str]) -> list[str]:
@@ -158,19 +168,21 @@ def _print_rich(result: Result) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    for line in result.above:
-        console.print(Text(line, style="bold" if line == result.above[0] else ""))
+    for title in result.above:
+        console.print(Text(title, style="bold" if title == result.above[0] else ""))
     table = Table(box=None, header_style="dim", padding=(0, 1), pad_edge=False)
     table.add_column("", no_wrap=True)
     for name in result.shown:
-        numeric = all(_NUMBER.fullmatch(cell) for cell in result.shown[name])
+        numeric = name in result.numbers
         heading = _HEADINGS.get(str(name), str(name))
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric)
     for name, row in result.shown.iterrows():
         style = "bold" if str(name).startswith("[") else ""
-        cells = [Text(str(cell), style=_STYLES.get(str(cell), "")) for cell in row]
+        cells = [
+            Text(str(cell), style=_STYLES.get(str(cell), "") if column == _VERDICT else "")
+            for column, cell in row.items()
+        ]
         table.add_row(Text(str(name)), *cells, style=style)
     console.print(Padding(table, (1, 0)))
     for line in result.below:
-        kinds = [_STYLES[word] for word in re.findall(r"\w+(?=: )", line) if word in _STYLES]
-        console.print(Text(line, style=kinds[0] if kinds else "dim"))
+        console.print(Text(line.text, style=_STYLES[line.kind]))

@@ -73,7 +73,7 @@ def _run(options: Namespace) -> int:
         )
         heard.clear()  # the page tells, with what to do about it
         say(f"written: {options.output}", options)
-    return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.notes) else 0
+    return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.remarks) else 0
 
 
 def _methods(given: str | None) -> tuple[str, ...] | None:

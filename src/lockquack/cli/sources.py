@@ -185,6 +185,6 @@ def _naming(source: Source) -> Iterator[None]:
     try:
         yield
     except LockquackError as error:
-        if str(source.paths[0]) in str(error):
+        if any(str(path) in error.places for path in source.paths):
             raise
-        raise type(error)(f"{source.title}: {error}") from error
+        raise error.within(source.title) from error

@@ -21,6 +21,7 @@ from lockquack.cli.wording import shell_words
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lockquack.cli.output import Line
     from lockquack.combination.combination import Combination
 
 
@@ -45,7 +46,7 @@ def _run(options: Namespace) -> int:
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import Result, hear_warnings, require_writable, say, write_result
     from lockquack.cli.sources import read_models
-    from lockquack.combination.table import footer, header, rounded_table
+    from lockquack.combination.table import header, rounded_table
     from lockquack.parallel.cluster import cluster
 
     for path in (options.save, options.output):
@@ -55,14 +56,14 @@ def _run(options: Namespace) -> int:
         table = _table(fit, options)
         if not (options.json or options.csv or options.output):
             # The table shows them.
-            heard[:] = [text for text in heard if text not in {n.message for n in fit.notes}]
-        below = [shell_words(line) for line in footer(fit)]
-        result = Result(header(fit), rounded_table(table), below, table, _record(fit, table))
+            heard[:] = [remark for remark in heard if remark not in fit.remarks]
+        shown, record = rounded_table(table), _record(fit, table)
+        result = Result(header(fit), shown, list(shown), _below(fit), table, record)
         if options.save is not None:  # before whoever reads the table may go away
             fit.save(options.save)
             say(f"written: {options.save}", options)
         write_result(result, options)
-    return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.notes) else 0
+    return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.remarks) else 0
 
 
 def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
@@ -80,6 +81,14 @@ def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
     return table
 
 
+def _below(fit: Combination) -> list[Line]:
+    from lockquack.cli.output import Line
+    from lockquack.combination.table import note, solution_lines
+
+    notes = (Line(shell_words(note(remark)), "remark") for remark in fit.remarks)
+    return [*map(Line, solution_lines(fit)), *notes]
+
+
 def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
     from lockquack import __version__
 
@@ -93,7 +102,7 @@ def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
         "table": table,
         "converged": bool(fit.solution.converged),
         "certificate": fit.fitter.certificate(fit.solution),
-        "notes": [{"kind": n.category.__name__, "message": n.message} for n in fit.notes],
+        "notes": [remark.summary() for remark in fit.remarks],
         "lockquack": __version__,
     }
 

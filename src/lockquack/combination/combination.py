@@ -28,7 +28,7 @@ from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
-from lockquack.remarks.notes import Note
+from lockquack.remarks import Remark
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
 
@@ -57,8 +57,10 @@ class Combination(Plotting):
         Objective, certified gap or agreement of starts, status and number of steps.
     mcse
         Monte Carlo standard error of each model's total score.
-    notes
-        What to know before trusting it; each was warned of when it was fitted.
+    remarks
+        What to know before trusting it; each was warned of when it was fitted. A remark has a
+        ``message``, a ``code``, a ``category`` of warnings, and a ``title``, a ``meaning`` and a
+        ``remedy`` in plain words.
     models
         The models, or None after :func:`load`.
 
@@ -80,7 +82,7 @@ class Combination(Plotting):
     fitter: Fitter
     solution: Solution
     mcse: Array  # (K,)
-    notes: tuple[Note, ...]
+    remarks: tuple[Remark, ...]
     random_seed: int
     models: Mapping[str, Model] | None
 
@@ -474,7 +476,7 @@ def _replicate(
 def load(path: str | Path) -> Combination:
     """Read a combination that :meth:`Combination.save` wrote.
 
-    Everything but the models' draws is there: weights, scores, table, notes, bootstrap.
+    Everything but the models' draws is there: weights, scores, table, remarks, bootstrap.
 
     Parameters
     ----------

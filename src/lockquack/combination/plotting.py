@@ -451,7 +451,7 @@ class Plotting(Predicting):
         """PIT values of the combination, and of the models, with one pass over the draws."""
         beside = self._side_by_side(loo, progressbar)
         if loo:
-            self._warn_of_pareto("So is their calibration there.", stacklevel=4)
+            self._warn_of_pareto("calibration")
         pit = {name: each.pit(random_seed) for name, each in beside.items()}
         return next(iter(pit.values())), {name: pit[name] for name in self.names}
 

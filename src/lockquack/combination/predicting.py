@@ -21,6 +21,8 @@ from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
 from lockquack.operators import Operator
 from lockquack.operators.pool import OneModel, Pool
+from lockquack.remarks import warn
+from lockquack.remarks.densities import Affected
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -138,7 +140,7 @@ class Predicting(ABC):
                 moved[name] = model.with_data(outcomes, **own)
             except (ParameterError, UnsupportedError) as error:
                 hint = _misspelt(data, self.names)
-                raise type(error)(f"Model {name!r}: {error}{hint}") from error
+                raise error.within(f"Model {name!r}", hint) from error
         observations = next(iter(moved.values())).observations
         return Distribution(
             moved,
@@ -240,8 +242,8 @@ class Predicting(ABC):
         """
         if data or self._are_others(y):
             _refuse_loo(loo)
-            return self.at(y, progressbar=progressbar, **data).logpdf(stacklevel=3)
-        return self.distribution(loo=loo, progressbar=progressbar).logpdf(y, stacklevel=3)
+            return self.at(y, progressbar=progressbar, **data).logpdf()
+        return self.distribution(loo=loo, progressbar=progressbar).logpdf(y)
 
     def log_norm(self, *, loo: bool = False, progressbar: bool | None = None) -> xr.DataArray:
         """Log of the normaliser of the pool at each observation; see :meth:`logpdf`.
@@ -269,7 +271,7 @@ class Predicting(ABC):
         >>> bool((log_norm <= 0).all()), bool((log_norm["error"] < 1e-6).all())
         (True, True)
         """
-        return self.distribution(loo=loo, progressbar=progressbar).log_norm(stacklevel=3)
+        return self.distribution(loo=loo, progressbar=progressbar).log_norm()
 
     def cdf(
         self, y: Any = None, *, loo: bool = False, progressbar: bool | None = None, **data: Any
@@ -495,7 +497,7 @@ class Predicting(ABC):
         {'chain': 1, 'draw': 500, 'obs_id': 20}
         """
         distribution = self.distribution(loo=loo, progressbar=progressbar)
-        return distribution.sample(n, method=method, random_seed=random_seed, stacklevel=3)
+        return distribution.sample(n, method=method, random_seed=random_seed)
 
     def pit(
         self,
@@ -539,7 +541,7 @@ class Predicting(ABC):
         True
         """
         distribution = self.distribution(loo=self._saw(loo), progressbar=progressbar)
-        return distribution.pit(random_seed=random_seed, stacklevel=3)
+        return distribution.pit(random_seed=random_seed)
 
     def coverage(
         self,
@@ -599,7 +601,7 @@ class Predicting(ABC):
         wanted, loo = read_probabilities(probs), self._saw(loo)
         beside = self._side_by_side(loo, progressbar, wanted, kind)
         if loo:
-            self._warn_of_pareto("So are their intervals there.", stacklevel=3)
+            self._warn_of_pareto("intervals")
         return coverage_table(beside, self.observations.values, wanted, random_seed)
 
     @cached_property
@@ -619,14 +621,13 @@ class Predicting(ABC):
                 "cannot be left out of them; drop loo=True."
             )
 
-    def _warn_of_pareto(self, consequence: str, *, stacklevel: int) -> None:
+    def _warn_of_pareto(self, affected: Affected) -> None:
         """Warn of models whose leave-one-out predictions are unreliable."""
-        from lockquack.remarks.notes import pareto_notes
+        from lockquack.prediction.examine import examine_pareto
 
         models = self._require_models()
         pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
-        for note in pareto_notes(sources_of(models), pareto_k, self.observations, consequence):
-            warnings.warn(note.message, note.category, stacklevel=stacklevel)
+        warn(*examine_pareto(sources_of(models), pareto_k, self.observations, affected))
 
     def _side_by_side(
         self,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from lockquack.draws.blocks import Kind
+from lockquack.remarks import Remark
+from lockquack.words import Text
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -35,27 +38,35 @@ def as_html(fit: Combination) -> str:
     head = "<br>".join(map(html.escape, header(fit)))
     table = rounded_table(fit.to_dataframe()).to_html(border=0, justify="right")
     table = table.replace("<table ", '<table style="text-align: right" ', 1)
-    notes = "".join(f"<li>{html.escape(note.message)}</li>" for note in fit.notes)
-    foot = "<br>".join(
-        map(html.escape, [*parameter_lines(fit), fit.fitter.certificate(fit.solution)])
-    )
+    notes = "".join(f"<li>{html.escape(remark.message)}</li>" for remark in fit.remarks)
+    foot = "<br>".join(map(html.escape, solution_lines(fit)))
     return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def header(fit: Combination) -> list[str]:
     """Say what was fitted, and to what."""
-    concentration = np.unique(fit.objective.concentration)
-    prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
-    title = fit.operator.name.capitalize()
-    score = score_name(fit)
-    size = f"models: {len(fit.names)}   observations: {fit.observations.n}"
+    return [what_was_fitted(fit), _on_a_line(facts(fit))]
+
+
+def what_was_fitted(fit: Combination) -> str:
+    """Name the operator, and how its weights were found."""
+    way = f"weights by {fit.method};" if fit.method else "fitted by"
+    return f"{fit.operator.name.capitalize()}, {way} {score_name(fit)}"
+
+
+def facts(fit: Combination) -> dict[str, str]:
+    """Gather what the weights were fitted to, by name."""
+    found = {"models": str(len(fit.names)), "observations": str(fit.observations.n)}
     if fit.method:
-        return [f"{title}, weights by {fit.method}; {score}", size]
-    shown, unit = "" if not fit.fitter.is_optimum else f"   prior: Dirichlet({prior})", ""
+        return found
+    if fit.fitter.is_optimum:
+        concentration = np.unique(fit.objective.concentration)
+        prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
+        found["prior"] = f"Dirichlet({prior})"
     if fit.rule.needs_derivatives:
-        units = ", ".join(f"{s:.4g}" for s in fit.rule.unit(fit.observations.values))
-        unit = f"   unit of y: {units}"
-    return [f"{title}, fitted by {score}", f"{size}{shown}{unit}"]
+        units = (f"{unit:.4g}" for unit in fit.rule.unit(fit.observations.values))
+        found["unit of y"] = ", ".join(units)
+    return found
 
 
 def score_name(fit: Combination) -> str:
@@ -65,8 +76,18 @@ def score_name(fit: Combination) -> str:
 
 def footer(fit: Combination) -> list[str]:
     """Say what else was found, how well it was solved for, and what to know about it."""
-    notes = [f"Note: {note.message}" for note in fit.notes]
-    return [*parameter_lines(fit), fit.fitter.certificate(fit.solution), *notes]
+    return [*solution_lines(fit), *map(note, fit.remarks)]
+
+
+def solution_lines(fit: Combination) -> list[str]:
+    """Write the parameters besides the weights, if there are any, and the certificate."""
+    shown = other_parameters(fit)
+    return [*([_on_a_line(shown), ""] if shown else []), fit.fitter.certificate(fit.solution)]
+
+
+def note(remark: Remark) -> str:
+    """Write a remark as a line under the table."""
+    return Text("Note: ", remark.message)
 
 
 def rounded_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -85,13 +106,12 @@ def rounded_table(table: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def parameter_lines(fit: Combination) -> list[str]:
-    """Write the parameters besides the weights, if there are any."""
-    shown = []
-    for name, values in fit.parameters.data_vars.items():
-        numbers = " ".join(f"{value:.3f}" for value in np.atleast_1d(values.values))
-        shown.append(f"{str(name).replace('_', ' ')}: {numbers}")
-    return ["   ".join(shown), ""] if shown else []
+def other_parameters(fit: Combination) -> dict[str, str]:
+    """Write the parameters besides the weights, by name."""
+    return {
+        str(name).replace("_", " "): " ".join(f"{v:.3f}" for v in np.atleast_1d(values.values))
+        for name, values in fit.parameters.data_vars.items()
+    }
 
 
 def _rounded(column: str, value: float) -> str:
@@ -100,6 +120,10 @@ def _rounded(column: str, value: float) -> str:
     if abs(value) >= 1e7:
         return f"{value:.3e}"
     return f"{value:.{3 if column.startswith('weight') else 2 if column == 'mcse' else 1}f}"
+
+
+def _on_a_line(values: Mapping[str, str]) -> str:
+    return "   ".join(f"{name}: {value}" for name, value in values.items())
 
 
 def _wrapped(line: str) -> str:

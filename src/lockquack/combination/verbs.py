@@ -535,7 +535,6 @@ def _by_formula(
         scores=scores,
         random_seed=random_seed,
         progressbar=progressbar,
-        stacklevel=4,
     )
 
 

@@ -93,7 +93,7 @@ def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
         refused = find_refused(name) if find_family(name) is None else None
         if refused is not None:
             raise UnsupportedError(
-                f"Family {name!r} is not offered: {refused.reason}. {refused.instead}"
+                f"Family {name!r} is not offered: {refused.reason}. ", refused.instead
             )
         raise unknown_name("family", name, [*FAMILIES, Mixture.name])
     if components:

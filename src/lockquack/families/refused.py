@@ -7,12 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockquack.families.base import Edge
+from lockquack.words import WEIGHTED_BY_LOG, Text, advice
 
-_LOG_SCORE = (
-    "Give its log densities by from_arrays(logp=..., likelihood=...) and use the log score."
+_LOG_SCORE = advice(
+    "Give its log densities by from_arrays(logp=..., likelihood=...) and use the log score.",
+    "Leave out --family, so that the log densities in the file are taken, and use the log score.",
 )
-_WEIGHTED = (
-    "Give its derivatives by from_arrays and use Hyvarinen(transform='log'), or use the log score."
+_WEIGHTED = Text(
+    "Give its derivatives ",
+    advice("by from_arrays", "in the file"),
+    " and use ",
+    WEIGHTED_BY_LOG,
+    ", or use the log score.",
 )
 
 

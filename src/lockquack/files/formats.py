@@ -73,10 +73,11 @@ def _explaining(path: Path) -> Iterator[None]:
             raise ImportError(
                 f"{path} needs h5netcdf, if it is a NetCDF file: pip install 'lockquack[netcdf]'."
             ) from error
-        raise LockquackError(
-            f"{path} is not a NetCDF file or Zarr store that can be read "
+        unreadable = LockquackError(
+            "This is not a NetCDF file or Zarr store that can be read "
             f"({type(error).__name__}: {error})."
-        ) from error
+        )
+        raise unreadable.within(str(path)) from error
 
 
 def write(data: xr.Dataset | xr.DataTree, path: str | Path, *, zarr: bool = False) -> None:

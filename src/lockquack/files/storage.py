@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError, LockquackWarning
+from lockquack.errors import LockquackError
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitter import Fitter
@@ -20,6 +20,7 @@ from lockquack.jets import Array, Jet
 from lockquack.models.observations import as_observations
 from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
+from lockquack.remarks import read_remark
 from lockquack.rules import RULES
 from lockquack.rules.wishes import WISHES
 from lockquack.solvers.base import Solution
@@ -59,7 +60,7 @@ def save_combination(fit: Combination, path: str | Path) -> None:
             "status": str(solution.status),
             "starts": json.dumps(solution.starts),
             "stationarity": solution.stationarity,
-            "notes": json.dumps([[note.category.__name__, note.message] for note in fit.notes]),
+            "remarks": json.dumps([remark.record() for remark in fit.remarks]),
         },
     )
     write(dataset, path)
@@ -87,9 +88,7 @@ def _arrays(fit: Combination) -> dict[str, Any]:
 
 def load_combination(path: str | Path) -> Combination:
     """Read a combination; see :func:`lockquack.load`."""
-    from lockquack import errors
     from lockquack.combination.combination import Combination
-    from lockquack.remarks.notes import Note
 
     dataset = read_dataset(path)
     attrs = dataset.attrs
@@ -122,10 +121,7 @@ def load_combination(path: str | Path) -> Combination:
             stationarity=float(attrs["stationarity"]),
         ),
         mcse=arrays["mcse"].values,
-        notes=tuple(
-            Note(getattr(errors, category, LockquackWarning), message)
-            for category, message in json.loads(attrs["notes"])
-        ),
+        remarks=tuple(map(read_remark, json.loads(attrs["remarks"]))),
         random_seed=json.loads(str(attrs["random_seed"])),
         models=None,
     )

@@ -18,6 +18,7 @@ from lockquack.fitting.fitters import FORMULAS
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
+from lockquack.methods.examine import examine_edges
 from lockquack.methods.fit import Plan, require_known_scores, require_seed, solve
 from lockquack.methods.gather import Gathered, gather
 from lockquack.models.model import Model, sources_of
@@ -37,7 +38,6 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import are_discrete
 from lockquack.prediction.nodes import lay_nodes, refine_nodes
-from lockquack.remarks.notes import examine_edges
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule, get_rule
 from lockquack.rules.wishes import NEIGHBOURS
 
@@ -168,8 +168,8 @@ def compare(
                 rows[name] = bench.run(method, folds)
             except LockquackError as error:
                 if methods is not None:
-                    raise type(error)(f"Method {name!r}: {error}") from error
-                left_out[name] = str(error)
+                    raise error.within(f"Method {name!r}") from error
+                left_out[name] = error.text
             advance(1)
     table = _table(rows, bench)
     table.attrs["left_out"] = left_out
@@ -212,7 +212,7 @@ class _Bench:
         try:
             check_models(models, hyvarinen)
         except LockquackError as error:
-            why_no_h, rule = str(error), LogScore()
+            why_no_h, rule = error.text, LogScore()
         gathered = gather(models, Linear(), rule, scores, progressbar)
         try:
             rule = PairwiseScore() if are_discrete(sources) else LogScore()
@@ -225,7 +225,7 @@ class _Bench:
                 for wish, tables in found.items():
                     gathered = gathered.with_tables(wish, tables)
         except UnsupportedError as error:
-            why_no_norm = str(error)
+            why_no_norm = error.text
         pareto_k = np.zeros((len(models), gathered.densities.n_obs))
         if scores == "loo":
             pareto_k = np.stack([model.loo().pareto_k for model in models.values()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,24 +19,25 @@ from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import fitter_for
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
+from lockquack.methods.examine import (
+    examine_bounds,
+    examine_edges,
+    examine_modes,
+    examine_monte_carlo,
+    examine_nodes,
+    examine_solution,
+    examine_tails,
+    examine_weights,
+)
 from lockquack.methods.gather import Gathered, gather
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
 from lockquack.numeric import as_numeric
 from lockquack.operators import Operator
+from lockquack.prediction.examine import examine_pareto
 from lockquack.prediction.nodes import refine_nodes
-from lockquack.remarks.notes import (
-    Note,
-    blindness_notes,
-    bound_notes,
-    convergence_notes,
-    examine_edges,
-    examine_tails,
-    identifiability_notes,
-    monte_carlo_notes,
-    node_notes,
-    pareto_notes,
-)
+from lockquack.remarks import Remark, warn
+from lockquack.remarks.densities import Affected
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
 
@@ -79,12 +79,11 @@ def fit(
     scores: Kind = "loo",
     random_seed: int = 0,
     progressbar: bool | None = None,
-    stacklevel: int = 3,
 ) -> Combination:
     """Check the models, collapse their draws, solve for the parameters, remark on the result."""
     require_known_scores(scores)
     require_seed(random_seed)
-    notes = check_models(models, plan.rule)
+    remarks = check_models(models, plan.rule)
     names = tuple(models)
     concentration = read_concentration(prior, names)
     plan = plan.for_models(names)
@@ -103,14 +102,13 @@ def fit(
         fitter=fitter,
         solution=solution,
         mcse=mcse,
-        notes=(),
+        remarks=(),
         random_seed=int(random_seed),
         models=dict(models),
     )
-    notes += _remarks(combination, gathered)
-    for note in notes:
-        warnings.warn(note.message, note.category, stacklevel=stacklevel)
-    return replace(combination, notes=tuple(notes))
+    remarks += _examine(combination, gathered)
+    warn(*remarks)
+    return replace(combination, remarks=tuple(remarks))
 
 
 def solve(
@@ -147,26 +145,25 @@ def _solve_resolved(
     return fitter, solution, gathered
 
 
-def _remarks(fit: Combination, gathered: Gathered) -> list[Note]:
+def _examine(fit: Combination, gathered: Gathered) -> list[Remark]:
     models, fitter, solution = fit.models or {}, fit.fitter, fit.solution
     sources = sources_of(models)
     objective, pool = fitter.objective, fitter.objective.pool(solution.x)
     scored = objective.all_scores(solution.x)
-    notes = [*convergence_notes(solution), *bound_notes(objective, solution.x)]
+    remarks = [*examine_solution(solution), *examine_bounds(objective, solution.x)]
     if objective.rule.needs_derivatives:
-        notes += examine_edges(sources, pool, objective.rule)
-        notes += blindness_notes(objective)
-    notes += examine_tails(sources, pool)
+        remarks += examine_edges(sources, pool, objective.rule)
+        remarks += examine_modes(objective)
+    remarks += examine_tails(sources, pool)
     if fit.scores == "loo" and (objective.rule.needs_density or pool.operator.needs_density):
         pareto_k = [model.loo().pareto_k for model in models.values()]
-        fitted = "Scores and weights" if fitter.resamples else "The scores"
-        consequence = f"{fitted} rest on them."
-        notes += pareto_notes(sources, pareto_k, fit.observations, consequence)
+        affected: Affected = "scores and weights" if fitter.resamples else "scores"
+        remarks += examine_pareto(sources, pareto_k, fit.observations, affected)
     return [
-        *notes,
-        *node_notes(gathered.laid, pool, fit.observations),
-        *monte_carlo_notes(fit.names, gathered.collapsed, fit.mcse, scored),
-        *identifiability_notes(fit.names, fitter, solution, fit.mcse, scored),
+        *remarks,
+        *examine_nodes(gathered.laid, pool, fit.observations),
+        *examine_monte_carlo(fit.names, gathered.collapsed, fit.mcse, scored),
+        *examine_weights(fit.names, fitter, solution, fit.mcse, scored),
     ]
 
 

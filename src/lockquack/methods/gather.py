@@ -8,10 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from lockquack.checks.models import naming
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
-from lockquack.errors import UnsupportedError
+from lockquack.errors import UnsupportedError, naming
 from lockquack.fitting.densities import Densities, Tables
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model, sources_of
@@ -26,6 +25,7 @@ from lockquack.prediction.nodes import Laid, lay_nodes
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Rule
 from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS, Wish
+from lockquack.words import HYVARINEN, LOG_SCORE, Text, advice
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def gather(
     density = rule.needs_density or operator.needs_density
     collapsed = []
     for name, model in models.items():
-        with naming(name):
+        with naming(f"Model {name!r}"):
             collapsed.append(
                 _passes(model, rule).predict(
                     scores,
@@ -123,9 +123,12 @@ def _lay_nodes(
     progressbar: bool | None,
 ) -> Gathered:
     """Evaluate the models where it takes to integrate pools of them."""
-    what = (
-        f"{operator!r} cannot be fitted by the {rule.label} score, which needs its normaliser; use "
-        "Hyvarinen(), or mix them by stack"
+    what = Text(
+        f"{operator!r} cannot be fitted by the {rule.label} score, which needs its normaliser; "
+        "use ",
+        HYVARINEN,
+        ", or ",
+        advice("mix them by stack", "--operator linear"),
     )
     return gathered.with_nodes(
         lay_nodes(
@@ -150,8 +153,11 @@ def _look_beside(
     require_evaluable(models, f"the {rule.label} score cannot be computed")
     if not are_discrete(models):
         raise UnsupportedError(
-            f"The {rule.label} score is for discrete outcomes; these have densities. Use "
-            "Hyvarinen() or LogScore()."
+            f"The {rule.label} score is for discrete outcomes; these have densities. Use ",
+            HYVARINEN,
+            " or ",
+            LOG_SCORE,
+            ".",
         )
     first = next(iter(models.values()))
     groups = first.observation_slices()

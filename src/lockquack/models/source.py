@@ -55,6 +55,7 @@ from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
 from lockquack.numeric import cut
 from lockquack.parallel.mapping import map_observations
+from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD
 
 #: Some of the observations: consecutive ones, or by position.
 Subset = slice | NDArray[np.intp]
@@ -269,8 +270,8 @@ class Source(ABC):
         if not self.can.differentiate:
             raise UnsupportedError(
                 f"{self.likelihood.description} has log densities only, without derivatives in "
-                "the outcome. Make the model with from_family or a PPL adapter, or give "
-                "from_arrays grad= and curv=. Log densities are enough for LogScore() and lq.stack."
+                "the outcome. ",
+                GIVE_DERIVATIVES,
             )
 
     def describe(self) -> str:
@@ -287,5 +288,6 @@ class Source(ABC):
     def _not_evaluable(self) -> UnsupportedError:
         return UnsupportedError(
             f"{self.likelihood.description} holds values at the observed outcomes only, so its "
-            "density elsewhere is not known. Use from_family or a PPL adapter."
+            "density elsewhere is not known. ",
+            NAME_ITS_LIKELIHOOD,
         )

@@ -24,6 +24,7 @@ from lockquack.operators.base import Normaliser, Operator
 from lockquack.operators.power import log_column
 from lockquack.operators.space import Mask, Phases, Simplex, Space
 from lockquack.quadrature.nodes import Nodes
+from lockquack.words import LOG_SCORE
 
 #: Largest difference of phases for rules that reward zeros of the density.
 _CAP = 0.99 * np.pi
@@ -85,7 +86,9 @@ class Superposition(Operator):
         if np.ptp(self.phases) > _CAP:
             raise ParameterError(
                 f"The phases {self.phases} differ by more than .99 π, which makes zeros of the "
-                "density, and the Hyvärinen score rewards those. Use LogScore()."
+                "density, and the Hyvärinen score rewards those. Use ",
+                LOG_SCORE,
+                ".",
             )
         return self
 

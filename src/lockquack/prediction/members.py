@@ -13,6 +13,7 @@ from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
 from lockquack.kernels import kernels_for
 from lockquack.models.source import Source
 from lockquack.quadrature.grid import Components, Rows
+from lockquack.words import NAME_ITS_LIKELIHOOD
 
 #: Multiples of a component's spread, either side of its location, where the line is cut.
 MULTIPLES = np.array([-7.0, -3.5, 0.0, 3.5, 7.0])
@@ -167,13 +168,16 @@ def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool 
     for name, model in models.items():
         if not model.can.evaluate:
             raise UnsupportedError(
-                f"Model {name!r} is known at the observed outcomes only, so {what}. Make it with "
-                "from_family or a PPL adapter."
+                f"Model {name!r} is known at the observed outcomes only, so ",
+                what,
+                ". ",
+                NAME_ITS_LIKELIHOOD,
             )
         if model.observations.d > 1 and not vectors:
             raise UnsupportedError(
-                f"Model {name!r} has an outcome with {model.observations.d} components, so "
-                f"{what}: quadrature is for scalar outcomes only."
+                f"Model {name!r} has an outcome with {model.observations.d} components, so ",
+                what,
+                ": quadrature is for scalar outcomes only.",
             )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from lockquack.errors import (
-    MonteCarloWarning,
     ParameterError,
     ShapeError,
     unknown_name,
@@ -28,6 +26,7 @@ from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.prediction.calibration import Calibrated, look_at, uniformity
 from lockquack.prediction.drawn import DrawnDistribution
+from lockquack.prediction.examine import examine_density, examine_draws
 from lockquack.prediction.members import are_discrete, require_evaluable
 from lockquack.prediction.pooled import (
     Normalised,
@@ -46,14 +45,12 @@ from lockquack.prediction.vectors import (
     sample_each,
 )
 from lockquack.quadrature.intervals import IntervalKind
-from lockquack.remarks.notes import Note, density_notes
+from lockquack.remarks import warn
 from lockquack.sampling.samplers import SAMPLERS, Drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Largest Monte Carlo error of a log normaliser that is not remarked on.
-_LARGE_ERROR = 0.05
 #: Draws from which the components of vector outcomes are known.
 _DRAWS = 4000
 _BOUNDS = ["lower", "upper"]
@@ -108,7 +105,7 @@ class Distribution:
         """Whether outcomes are single numbers."""
         return self.observations.d == 1
 
-    def logpdf(self, y: Any = None, *, stacklevel: int = 2) -> xr.DataArray:
+    def logpdf(self, y: Any = None) -> xr.DataArray:
         r"""Log density, :math:`\log \tilde q(y) - \log \int \tilde q`.
 
         Parameters
@@ -116,8 +113,6 @@ class Distribution:
         y
             Outcomes, by default the observed ones: one number, one outcome per observation, or
             points × observations.
-        stacklevel
-            Whose line warnings name.
 
         Returns
         -------
@@ -135,10 +130,10 @@ class Distribution:
         """
         if y is None:
             self._require_observed("logpdf")
-            normalised = self.normalised(stacklevel=stacklevel + 1)
+            normalised = self.normalised()
             return self.observations.label(normalised.logp.copy(), name="logpdf")
         points, leading = self._points(y)
-        normalised = self.normalised(stacklevel=stacklevel + 1)
+        normalised = self.normalised()
         if self.scalar:
             return self._label(self.pooled.logpdf(points), leading, "logpdf")
         outcomes = points.reshape(len(points), *self.observations.values.shape)
@@ -146,16 +141,11 @@ class Distribution:
         values = pooled - normalised.log_norm
         return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
-    def log_norm(self, *, stacklevel: int = 2) -> xr.DataArray:
+    def log_norm(self) -> xr.DataArray:
         """Log of the normaliser of the pool at each observation.
 
         Its attribute ``max_error`` is the largest relative error of a normaliser; all of them are
         the coordinate ``error``.
-
-        Parameters
-        ----------
-        stacklevel
-            Whose line warnings name.
 
         Returns
         -------
@@ -171,7 +161,7 @@ class Distribution:
         >>> bool((new.log_norm() <= 0).all())
         True
         """
-        normalised = self.normalised(stacklevel=stacklevel + 1)
+        normalised = self.normalised()
         result = self.observations.label(normalised.log_norm.copy(), name="log_norm")
         error = self.observations.label(normalised.relative_error.copy())
         result = result.assign_coords(error=(error.dims, error.values))
@@ -378,7 +368,6 @@ class Distribution:
         *,
         method: str = "auto",
         random_seed: int | np.random.Generator | None = None,
-        stacklevel: int = 2,
     ) -> xr.DataTree:
         """Draw outcomes at each observation; see :meth:`Combination.sample`.
 
@@ -388,8 +377,6 @@ class Distribution:
             Draws for each observation.
         method, random_seed
             As for :meth:`Combination.sample`.
-        stacklevel
-            Whose line warnings name.
 
         Returns
         -------
@@ -410,7 +397,7 @@ class Distribution:
         if method not in ("auto", "inverse-cdf", *SAMPLERS):
             raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
         if method == "inverse-cdf" or (method == "auto" and self.scalar):
-            self.normalised(stacklevel=stacklevel + 1)
+            self.normalised()
             draws = self.pooled.sample(n, rng)[..., None]
             return self._tree(draws, "inverse-cdf", {})
         require_evaluable(self._sources, "the combination cannot be sampled", vectors=True)
@@ -423,21 +410,16 @@ class Distribution:
             rng=rng,
             progressbar=self.progressbar,
         )
-        for note in _sampling_notes(drawn, self.observations):
-            warnings.warn(note.message, note.category, stacklevel=stacklevel)
+        warn(*examine_draws(drawn, self.observations))
         return self._tree(np.stack([each.y for each in drawn], axis=1), method, _statistics(drawn))
 
-    def pit(
-        self, *, random_seed: int | np.random.Generator | None = 0, stacklevel: int = 2
-    ) -> xr.DataArray:
+    def pit(self, *, random_seed: int | np.random.Generator | None = 0) -> xr.DataArray:
         """Probability integral transform of the observed outcomes; see :meth:`Combination.pit`.
 
         Parameters
         ----------
         random_seed
             As for :meth:`Combination.pit`.
-        stacklevel
-            Whose line warnings name.
 
         Returns
         -------
@@ -456,7 +438,7 @@ class Distribution:
         self._require_observed("pit")
         marginals = self.marginals
         if self.scalar:
-            self.normalised(stacklevel=stacklevel + 1)
+            self.normalised()
         found = look_at(marginals, self.observations.values.reshape(1, -1))
         values = Calibrated(found).pit(random_seed)
         return self._label(values[None], None, "pit")
@@ -491,19 +473,14 @@ class Distribution:
     def _draws(self) -> Array:
         """Draws of vector outcomes, (draw, n, d)."""
         if "draws" not in self._known:
-            tree = self.sample(_DRAWS, random_seed=self.random_seed, stacklevel=5)
+            tree = self.sample(_DRAWS, random_seed=self.random_seed)
             (predicted,) = tree["posterior_predictive"].to_dataset().data_vars.values()
             shape = _DRAWS, *self.observations.values.shape
             self._known["draws"] = predicted.values.reshape(shape)
         return self._known["draws"]
 
-    def normalised(self, *, stacklevel: int = 2) -> Normalised:
+    def normalised(self) -> Normalised:
         """Log densities at the outcomes and normalisers; warns of what is wrong, once.
-
-        Parameters
-        ----------
-        stacklevel
-            Whose line warnings name.
 
         Returns
         -------
@@ -522,8 +499,7 @@ class Distribution:
         if "normalised" not in self._known:
             result = self._normalise()
             self._known["normalised"] = result
-            for note in self._notes(result):
-                warnings.warn(note.message, note.category, stacklevel=stacklevel)
+            warn(*examine_density(self._sources, result, self.observations))
         return self._known["normalised"]
 
     def _normalise(self) -> Normalised:
@@ -541,24 +517,6 @@ class Distribution:
             rng=np.random.default_rng(self.random_seed),
             progressbar=self.progressbar,
         )
-
-    def _notes(self, result: Normalised) -> list[Note]:
-        if not isinstance(result, NormalisedBySampling):
-            return density_notes(self._sources, result, self.observations)
-        quiet = replace(result, relative_error=np.zeros_like(result.relative_error))
-        notes = density_notes(self._sources, quiet, self.observations)
-        bad = (result.relative_error > _LARGE_ERROR) | (result.importance_k > 0.7)
-        if bad.any():
-            worst = int(np.where(bad, result.importance_k, -np.inf).argmax())
-            notes.append(
-                Note(
-                    MonteCarloWarning,
-                    f"The normaliser is uncertain at {bad.sum()} observation(s): its relative "
-                    f"Monte Carlo error is {result.relative_error[worst]:.2g} and Pareto k̂ "
-                    f"{result.importance_k[worst]:.2f} at {self.observations.describe(worst)}.",
-                )
-            )
-        return notes
 
     def _require_observed(self, what: str) -> None:
         if not self.observed:
@@ -696,19 +654,3 @@ def _statistics(drawn: list[Drawn] | Any) -> dict[str, Array]:
     names = ("acceptance", "ess", "pareto_k", "log_norm", "log_norm_error")
     numbers = {name: np.array([getattr(each, name) for each in drawn]) for name in names}
     return {**numbers, "method": np.array([each.method for each in drawn])}
-
-
-def _sampling_notes(drawn: Any, observations: Observations) -> list[Note]:
-    bad = np.flatnonzero([not each.reliable for each in drawn])
-    if not bad.size:
-        return []
-    worst = min(bad.tolist(), key=lambda i: drawn[i].ess)
-    each = drawn[worst]
-    return [
-        Note(
-            MonteCarloWarning,
-            f"The draws are unreliable at {bad.size} observation(s): by {each.method!r} they are "
-            f"worth {each.ess:.0f} independent ones, Pareto k̂ {each.pareto_k:.2f}, at "
-            f"{observations.describe(worst)}. Use method='auto', or method='smc'.",
-        )
-    ]

@@ -23,6 +23,7 @@ from lockquack.models.source import Source
 from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.quadrature.intervals import HasIntervals
+from lockquack.words import NAME_ITS_LIKELIHOOD, STACKING
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +100,11 @@ def _require_known(models: Mapping[str, Source], operator: Operator) -> None:
     if not operator.normalised:
         raise UnsupportedError(
             f"Model {unknown!r} is known at the observed outcomes only, so the combination cannot "
-            "be normalised. Make it with from_family or a PPL adapter. (Predictive draws in a file "
-            "tell about mixtures only, such as lq.stack.)"
+            "be normalised. ",
+            NAME_ITS_LIKELIHOOD,
+            " (Predictive draws in a file tell about mixtures only, such as ",
+            STACKING,
+            ".)",
         )
     for name, model in models.items():
         if model.outcome_draws is None:

@@ -13,13 +13,15 @@ import pandas as pd
 
 from lockquack.combination.combination import Combination
 from lockquack.draws.diagnostics import pareto_k_threshold
-from lockquack.errors import LockquackError, LockquackWarning, ParetoWarning, UnsupportedError
+from lockquack.errors import LockquackError, LockquackWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.compare import compare
 from lockquack.models.model import sources_of
 from lockquack.plots import DensityPanel
+from lockquack.prediction.examine import examine_pareto
 from lockquack.prediction.prediction import coverage_table
-from lockquack.remarks.notes import Note, pareto_notes
+from lockquack.remarks import Remark, remark_of
+from lockquack.remarks.densities import HighParetoK
 from lockquack.rules import Hyvarinen
 
 #: Probabilities of the intervals whose coverage is counted.
@@ -57,7 +59,7 @@ class Contents:
     densities: Sequence[DensityPanel] | Missing
     #: Largest Pareto k̂ of each model, its limit, and how often it is above.
     pareto: pd.DataFrame | Missing
-    notes: Sequence[Note]
+    remarks: Sequence[Remark]
 
 
 @dataclass
@@ -66,16 +68,17 @@ class _Gatherer:
 
     fit: Combination
     progressbar: bool | None
-    notes: list[Note] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
 
     @contextmanager
-    def remarks(self) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", LockquackWarning)
             yield
         for each in caught:
-            if issubclass(each.category, LockquackWarning):
-                self.notes.append(Note(each.category, str(each.message)))
+            remark = remark_of(each.message)
+            if remark is not None:
+                self.remarks.append(remark)
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
@@ -87,7 +90,7 @@ class _Gatherer:
         rule = self.fit.rule
         try:
             models = self.fit._require_models()
-            with self.remarks():
+            with self.collecting():
                 return compare(
                     models,
                     methods,
@@ -100,17 +103,17 @@ class _Gatherer:
         except LockquackError as error:
             if methods is not None:  # the caller's mistake, not a limit of the models
                 raise
-            return Missing(str(error))
+            return Missing(error.text)
 
     def calibration(self, why_not: str) -> Calibration | Missing:
         if why_not:
             return Missing(why_not)
         fit = self.fit
         try:
-            with self.remarks():
+            with self.collecting():
                 beside = fit._side_by_side(fit.scores == "loo", self.progressbar, PROBABILITIES)
         except LockquackError as error:
-            return Missing(str(error))
+            return Missing(error.text)
         own, y = next(iter(beside)), fit.observations.values
         if fit._label == "stacking":
             beside = {name: each for name, each in beside.items() if name != _STACKING}
@@ -128,10 +131,10 @@ class _Gatherer:
     def densities(self, obs: Iterable[Any] | None) -> Sequence[DensityPanel] | Missing:
         chosen = self.fit._typical() if obs is None else list(obs)
         try:
-            with self.remarks():
+            with self.collecting():
                 return self.fit._density_panels(chosen, (), True, None)
         except UnsupportedError as error:
-            return Missing(str(error))
+            return Missing(error.text)
 
     def pareto(self, why_not: str) -> pd.DataFrame | Missing:
         if self.fit.scores != "loo":
@@ -140,9 +143,8 @@ class _Gatherer:
             return Missing(why_not)
         models, observations = self.fit._require_models(), self.fit.observations
         k_hat = np.stack([m.loo(progressbar=self.progressbar).pareto_k for m in models.values()])
-        if not any(note.category is ParetoWarning for note in self.fit.notes):
-            consequence = "So are its log score and its calibration there."
-            self.notes += pareto_notes(sources_of(models), k_hat, observations, consequence)
+        if not any(isinstance(remark, HighParetoK) for remark in self.fit.remarks):
+            self.remarks += examine_pareto(sources_of(models), k_hat, observations, "report")
         limits = np.array([pareto_k_threshold(model.source.n_samples) for model in models.values()])
         return pd.DataFrame(
             {
@@ -171,8 +173,8 @@ def gather_contents(
     calibration = gatherer.calibration(why_not)
     densities = gatherer.densities(obs)
     pareto = gatherer.pareto(why_not)
-    notes = list(dict.fromkeys([*fit.notes, *gatherer.notes]))
-    return Contents(fit, comparison, calibration, densities, pareto, notes)
+    remarks = list(dict.fromkeys([*fit.remarks, *gatherer.remarks]))
+    return Contents(fit, comparison, calibration, densities, pareto, remarks)
 
 
 def _why_not(fit: Combination, thorough: bool | None) -> str:

@@ -13,11 +13,15 @@ import pandas as pd
 
 from lockquack import __version__
 from lockquack.combination.combination import Combination
-from lockquack.combination.table import header, parameter_lines, score_name
+from lockquack.combination.table import facts as facts_of
+from lockquack.combination.table import (
+    other_parameters,
+    score_name,
+    what_was_fitted,
+)
 from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.plots import plot_compare, plot_densities, plot_pit
-from lockquack.remarks.notes import Note
-from lockquack.remarks.remedies import Remedy, remedy_for
+from lockquack.remarks import Remark
 from lockquack.report.contents import PROBABILITIES, Contents, Missing, best_model
 from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (
@@ -57,7 +61,7 @@ def in_short(contents: Contents) -> list[str]:
             f"Intervals of 90 % probability contain {100 * own['0.9']:.1f} % of the outcomes; "
             f"{_judged(own)}."
         )
-    count = len(contents.notes)
+    count = len(contents.remarks)
     said.append(
         f"{count} remark{'s' if count > 1 else ''}: see Diagnostics."
         if count
@@ -108,16 +112,11 @@ def _best_method(comparison: pd.DataFrame) -> str:
 def what_was_combined(contents: Contents) -> str:
     """Models, observations, operator, rule, prior, units, and how well it was solved."""
     fit = contents.fit
-    fitted, numbers = header(fit)
     known = {
         "operator": (type(fit.operator).__doc__ or repr(fit.operator)).strip().splitlines()[0],
-        "weights": fitted,
-        **dict(
-            part.split(": ", 1)
-            for line in (numbers, *parameter_lines(fit))
-            for part in line.split("   ")
-            if part
-        ),
+        "weights": what_was_fitted(fit),
+        **facts_of(fit),
+        **other_parameters(fit),
         "solution": fit.fitter.certificate(fit.solution),
     }
     if fit.models is None:
@@ -327,7 +326,7 @@ def _used(axes: list[Axes], count: int) -> list[Axes]:
 
 def diagnostics(contents: Contents) -> str:
     """Remarks in plain words, with what to do about each."""
-    parts = _remarks(contents.notes) or [paragraph("There is nothing to warn of.")]
+    parts = _remarks(contents.remarks) or [paragraph("There is nothing to warn of.")]
     if not isinstance(contents.pareto, Missing) and len(contents.pareto):
         rows = contents.pareto
         columns: list[Column] = [
@@ -347,19 +346,19 @@ def diagnostics(contents: Contents) -> str:
     return section("Diagnostics", *parts)
 
 
-def _remarks(notes: Sequence[Note]) -> list[str]:
+def _remarks(remarks: Sequence[Remark]) -> list[str]:
     """Explain each kind of remark once, below all that are of this kind."""
-    messages: dict[Remedy, list[str]] = {}
-    for note in notes:
-        messages.setdefault(remedy_for(note.category, note.message), []).append(note.message)
+    kinds: dict[type[Remark], list[str]] = {}
+    for each in remarks:
+        kinds.setdefault(type(each), []).append(each.message)
     return [
         remark(
-            remedy.title,
+            kind.title,
             *map(paragraph, said),
-            explanation("What it means:", remedy.meaning, soft=True),
-            explanation("What to do:", remedy.remedy),
+            explanation("What it means:", kind.meaning, soft=True),
+            explanation("What to do:", kind.remedy),
         )
-        for remedy, said in messages.items()
+        for kind, said in kinds.items()
     ]
 
 

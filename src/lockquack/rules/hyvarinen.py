@@ -16,6 +16,7 @@ from lockquack.jets import Array
 from lockquack.numeric import as_numeric
 from lockquack.rules.base import Pooled, Rule
 from lockquack.transforms import Logit, Transform, get_transform
+from lockquack.words import advice
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ class Hyvarinen(Rule):
         if not (spread > 0).all():
             raise ScaleError(
                 f"The outcome does not vary (standard deviation {spread.tolist()} over {n} "
-                "observations), so it has no unit. Set one with scale=."
+                "observations), so it has no unit. Set one ",
+                advice("with scale=", "by --scale"),
+                ".",
             )
         return np.asarray(spread)
 

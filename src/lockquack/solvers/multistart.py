@@ -53,6 +53,9 @@ _QUASI_SLOPE = 1e-7
 #: Share of the largest eigenvalue below which a direction is flat to BFGS, a step off a saddle,
 #: and the largest slope, in units of the scale, at which it stops.
 _ROUGHLY_FLAT, _NUDGE, _SETTLED = 1e-6, 0.05, 1e-8
+#: Slope at which it may have stopped without a word, for rounding's sake, and its longest first
+#: step in any coordinate.
+_NEARLY_SETTLED, _REACH = 1e-6, 2.0
 _CONVERGED = "converged"
 
 
@@ -418,16 +421,30 @@ def downhill(objective: Objective, start: Array, hessian: Array, *, scale: float
     first = problem.at(start)
     if not first.finite:
         return start
-    inverse = (vectors / size) @ vectors.T
+    # In coordinates t in which the Hessian is about the identity, BFGS begins with Newton's step,
+    # shortened lest it lead into another valley at once.
+    root = vectors / np.sqrt(size)
+    longest = float(np.abs(root @ (root.T @ first.gradient)).max())
+    root *= np.sqrt(min(1.0, _REACH / max(longest, _REACH)))
+    guarded = _guarded(problem, first)
+
+    def whitened(t: Array) -> tuple[float, Array]:
+        value, gradient = guarded(start + root @ t)
+        return value, root.T @ gradient
+
     result = minimize(
-        _guarded(problem, first),
-        start,
+        whitened,
+        np.zeros_like(start),
         jac=True,
         method="BFGS",
-        options={"gtol": _SETTLED, "maxiter": _QUASI_STEPS, "hess_inv0": (inverse + inverse.T) / 2},
+        options={"gtol": _SETTLED, "maxiter": _QUASI_STEPS},
     )
-    end = problem.at(np.asarray(result.x, dtype=np.float64))
-    return end.z if end.finite and end.value <= first.value else start
+    end = problem.at(start + root @ result.x)
+    lower = end.finite and end.value <= first.value
+    if lower and end.norm <= _NEARLY_SETTLED:
+        return end.z
+    # Its line search gives up where f is not finite nearby.
+    return _descend(problem, end if lower else first, _SETTLED, _QUASI_STEPS).x
 
 
 def _descend(problem: _Problem, point: _Point, tol: float, max_iter: int) -> MultistartSolution:

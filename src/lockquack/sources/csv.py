@@ -65,7 +65,8 @@ def read_draws(paths: Sequence[Path], chains: int | None = None) -> dict[str, xr
         return _variables([_without_counters(part) for part in parts])
     rows = _without_counters(table)
     if len(rows) % (chains or 1):
-        raise ShapeError(f"{paths[0]} has {len(rows)} rows, which are not {chains} equal chains.")
+        wrong = ShapeError(f"There are {len(rows)} rows, which are not {chains} equal chains.")
+        raise wrong.within(str(paths[0]))
     length = len(rows) // (chains or 1)
     return _variables([rows[i : i + length] for i in range(0, len(rows), length)])
 
@@ -77,9 +78,10 @@ def read_data(path: Path) -> dict[str, xr.DataArray]:
     try:
         given = json.loads(path.read_text())
     except ValueError as error:
-        raise LockquackError(f"{path} is not JSON ({error}).") from error
+        raise LockquackError(f"This is not JSON ({error}).").within(str(path)) from error
     if not isinstance(given, Mapping):
-        raise LockquackError(f"{path} must hold names and values, as data for Stan do.")
+        wrong = LockquackError("The file must hold names and values, as data for Stan do.")
+        raise wrong.within(str(path))
     arrays = {name: np.asarray(value) for name, value in given.items()}
     return {
         name: xr.DataArray(array, dims=[f"{name}_dim_{i}" for i in range(array.ndim)])
@@ -113,9 +115,10 @@ def _read_table(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path)
     except (ValueError, UnicodeDecodeError) as error:
-        raise LockquackError(f"{path} is not a table of numbers ({error}).") from error
+        wrong = LockquackError(f"This is not a table of numbers ({error}).")
+        raise wrong.within(str(path)) from error
     if table.empty:
-        raise LockquackError(f"{path} has no rows.")
+        raise LockquackError("There are no rows.").within(str(path))
     return table
 
 
@@ -136,7 +139,7 @@ def _read_cmdstan(paths: Sequence[Path]) -> dict[str, xr.DataArray]:
     try:
         fit = cmdstanpy.from_csv([str(path) for path in sorted(paths)])
     except ValueError as error:
-        raise LockquackError(f"{paths[0]}: {' '.join(str(error).split())}") from error
+        raise LockquackError(" ".join(str(error).split())).within(str(paths[0])) from error
     variables = cmdstanpy_variables(fit)
     return {name: _labelled(name, variables[name]) for name in variables}
 

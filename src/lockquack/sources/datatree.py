@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError, UnsupportedError
+from lockquack.errors import LockquackError, UnsupportedError, naming
 from lockquack.files.formats import is_combination, open_tree, read_tree
 from lockquack.models.containers import (
     CURV_GROUP,
@@ -28,6 +28,7 @@ from lockquack.models.source import Source
 from lockquack.parallel.cluster import active_client
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.chunked import chunks_for
+from lockquack.words import advice
 
 #: Where ArviZ keeps outcomes that were drawn with the draws.
 PREDICTIVE_GROUP = "posterior_predictive"
@@ -76,12 +77,9 @@ def from_datatree(data: Any, *, var_name: str | None = None, lazy: bool | None =
     """
     if not isinstance(data, str | Path):
         return _from_tree(as_tree(data), var_name)
-    try:
-        return _from_tree(_open(Path(data), lazy), var_name)
-    except LockquackError as error:
-        if str(data) in str(error):
-            raise
-        raise type(error)(f"{data}: {error}") from error
+    path = Path(data)
+    with naming(str(path)):
+        return _from_tree(_open(path, lazy), var_name)
 
 
 def _open(path: Path, lazy: bool | None) -> xr.DataTree:
@@ -108,7 +106,10 @@ def _in_chunks(array: xr.DataArray) -> xr.DataArray:
 
 def _from_tree(tree: xr.DataTree, var_name: str | None) -> Model:
     if is_combination(tree.attrs):
-        raise UnsupportedError("This is a combination, not a model. Read it with lq.load.")
+        raise UnsupportedError(
+            "This is a combination, not a model. ",
+            advice("Read it with lq.load.", "Name the files of its models instead."),
+        )
     for group in (LOGP_GROUP, *_derivative_groups(tree), OBSERVED_GROUP):
         if group not in tree.children:
             raise UnsupportedError(_missing_group(group, list(tree.children)))
@@ -199,7 +200,11 @@ def choose_variable(tree: xr.DataTree, group: str, var_name: str | None) -> str:
     if var_name not in names:
         listed = ", ".join(names)
         got = "" if var_name is None else f", not {var_name!r}"
-        raise UnsupportedError(f"Say which outcome by var_name=: one of {listed}{got}.")
+        raise UnsupportedError(
+            "Say which outcome by ",
+            advice("var_name=", "--var-name"),
+            f": one of {listed}{got}.",
+        )
     return var_name
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
+from lockquack.errors import ParameterError, ShapeError, SupportError, naming
 from lockquack.families import Family, Mixture, get_family
 from lockquack.jets import Array, Jet
 from lockquack.models.likelihood import Likelihood
@@ -341,10 +341,8 @@ def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, A
 def _flatten_component(
     k: int, family: str, given: Mapping[str, Any]
 ) -> tuple[Family, dict[str, Any]]:
-    try:
+    with naming(f"Component {k}"):
         return _flatten(family, given)
-    except LockquackError as error:
-        raise type(error)(f"Component {k}: {error}") from error
 
 
 def _is_component(given: object) -> bool:

@@ -14,6 +14,7 @@ from lockquack.models.model import Model
 from lockquack.models.source import Source
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.family import from_family
+from lockquack.words import advice
 
 T = TypeVar("T")
 
@@ -223,8 +224,13 @@ def generated_quantities(
     if log_lik is None or log_lik not in variables:
         raise UnsupportedError(
             f"The fit has no variable {log_lik!r}; it has {', '.join(variables)}. Add it to the "
-            "generated quantities (lq.stan_code('normal') shows how), say what it is called by "
-            "log_lik=, or name the likelihood by family= with its parameters."
+            "generated quantities (",
+            advice("lq.stan_code('normal')", "docs/howto/stan.md"),
+            " shows how), say what it is called by ",
+            advice("log_lik=", "--var-name"),
+            ", or name the likelihood by ",
+            advice("family= with its parameters", "--family"),
+            ".",
         )
     wanted = {"logp": log_lik, "grad": grad, "curv": curv}
     found = {key: variables[name] for key, name in wanted.items() if name in variables}
@@ -259,8 +265,9 @@ def compare_log_lik(source: Source, name: str, log_lik: Array) -> None:
                 f"{source.likelihood.description} has the log density {got[at]:.6g} at "
                 f"{source.observations.describe(at)}, the fit's {name!r} is "
                 f"{log_lik[chain, draw, at]:.6g}. Check the parameters, the transform and the "
-                "order of y; give log_lik=None if it is another quantity, such as the density of "
-                "the transformed outcome."
+                "order of y; ",
+                advice("give log_lik=None", "use --ignore-log-lik"),
+                " if it is another quantity, such as the density of the transformed outcome.",
             )
 
 

@@ -1,0 +1,150 @@
+"""Remarks on densities: leave-one-out, normalisers, and draws from the combination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lockquack.errors import MonteCarloWarning, ParetoWarning, QuadratureWarning
+from lockquack.remarks.base import Remark
+from lockquack.words import Text, advice
+
+#: What rests on leave-one-out densities.
+Affected = Literal[
+    "scores", "scores and weights", "log scores", "report", "density", "intervals", "calibration"
+]
+_CONSEQUENCES: dict[Affected, str] = {
+    "scores": "The scores rest on them.",
+    "scores and weights": "Scores and weights rest on them.",
+    "log scores": "So are its log scores there; locking by the Hyvärinen score does not use them.",
+    "report": "So are its log score and its calibration there.",
+    "density": "So is the density of the combination there.",
+    "intervals": "So are their intervals there.",
+    "calibration": "So is their calibration there.",
+}
+
+
+@dataclass(frozen=True)
+class HighParetoK(Remark):
+    """Leave-one-out densities that importance sampling cannot give."""
+
+    code = "pareto-k"
+    category = ParetoWarning
+    title = "Leave-one-out densities are unreliable"
+    meaning = (
+        "A few draws carry the prediction of an observation without itself (Pareto k̂ is high). "
+        "Usually the model is surprised by that observation. Log scores, leave-one-out densities "
+        "and calibration are uncertain there. Hyvärinen scores of the models, and of locking, are "
+        "not."
+    )
+    remedy = (
+        "Look at the observation that is named; use a likelihood with heavier tails, draw more, "
+        "fit the model again without the observation and give held-out predictions, or use "
+        "`lq.lock`."
+    )
+    example = ("normal", 2, 0.7, 0.93, "observation 17", "scores and weights")
+
+    model: str
+    count: int
+    limit: float
+    worst: float
+    observation: str
+    affected: Affected
+
+    def _message(self) -> str:
+        return (
+            f"Leave-one-out densities of model {self.model!r} are unreliable at {self.count} "
+            f"observation(s): Pareto k̂ above {self.limit:.2f}, worst {self.worst:.2f} at "
+            f"{self.observation}. {_CONSEQUENCES[self.affected]}"
+        )
+
+
+@dataclass(frozen=True)
+class WrongNormaliser(Remark):
+    """Normalisers that quadrature may have got wrong."""
+
+    code = "wrong-normaliser"
+    category = QuadratureWarning
+    title = "A normaliser that may be wrong"
+    meaning = (
+        "It may be off by more than a millionth of its size, or some of a model's mass was not "
+        "found, usually because of draws with extreme parameters, such as a scale near zero."
+    )
+    remedy = "Look at the observation that is named; `fit.log_norm()` shows the error of each."
+    example = (3, 4e-5, "observation 17")
+
+    count: int
+    #: The largest, relative to the normaliser.
+    error: float
+    observation: str
+
+    def _message(self) -> str:
+        return (
+            f"The normaliser may be wrong at {self.count} observation(s): by {self.error:.1e} of "
+            "its size, or so much of a model's mass was not found, at "
+            f"{self.observation}."
+        )
+
+
+@dataclass(frozen=True)
+class UncertainNormaliser(Remark):
+    """Normalisers of vector outcomes with a large Monte Carlo error."""
+
+    code = "uncertain-normaliser"
+    category = MonteCarloWarning
+    title = "The normaliser is uncertain"
+    meaning = (
+        "The models disagree, so the combination of vector outcomes lies where none of them has "
+        "much mass, and its normaliser, which is found by sampling, is uncertain. Weights by the "
+        "Hyvärinen score do not need it."
+    )
+    remedy = (
+        "Ask whether one of the models should be there. "
+        "`fit.sample(10_000, method='smc')['sampling_stats']` has normalisers from more draws."
+    )
+    example = (3, 0.12, 0.84, "observation 17")
+
+    count: int
+    error: float
+    pareto_k: float
+    observation: str
+
+    def _message(self) -> str:
+        return (
+            f"The normaliser is uncertain at {self.count} observation(s): its relative Monte Carlo "
+            f"error is {self.error:.2g} and Pareto k̂ {self.pareto_k:.2f} at {self.observation}."
+        )
+
+
+@dataclass(frozen=True)
+class UnreliableDraws(Remark):
+    """Draws from the combination that are worth few independent ones."""
+
+    code = "unreliable-draws"
+    category = MonteCarloWarning
+    title = "Draws of the combination are unreliable"
+    meaning = (
+        "The models disagree at some observations, and importance or sequential sampling of the "
+        "combination did badly there."
+    )
+    remedy = (
+        "Sample with `method='auto'` or `method='smc'`, draw more, or accept "
+        "`method='rejection'`, which is slow but exact."
+    )
+    example = (3, "importance", 12.0, 0.91, "observation 17")
+
+    count: int
+    method: str
+    effective: float
+    #: None where the method has none.
+    pareto_k: float | None
+    observation: str
+
+    def _message(self) -> str:
+        k_hat = "" if self.pareto_k is None else f" Pareto k̂ {self.pareto_k:.2f},"
+        return Text(
+            f"The draws are unreliable at {self.count} observation(s): by {self.method!r} they are "
+            f"worth {self.effective:.0f} independent ones,{k_hat} at {self.observation}. Use ",
+            advice("method='auto', or method='smc'", "--method auto, or --method smc"),
+            ".",
+        )

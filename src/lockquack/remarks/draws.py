@@ -1,0 +1,131 @@
+"""Remarks on the models' draws: whether there are enough, and of enough chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockquack.errors import MonteCarloWarning
+from lockquack.remarks.base import Remark, listed
+
+
+@dataclass(frozen=True)
+class SingleChain(Remark):
+    """Models of which there is one chain."""
+
+    code = "single-chain"
+    category = MonteCarloWarning
+    title = "A single chain"
+    meaning = (
+        "Chains that disagree cannot be noticed, so Monte Carlo errors (`mcse`) may be too small."
+    )
+    remedy = "Run at least two chains, better four."
+    example = (("normal", "student"),)
+
+    models: tuple[str, ...]
+
+    def _message(self) -> str:
+        return (
+            f"Only one chain for {listed(self.models)}: chains that disagree cannot be noticed, "
+            "so the Monte Carlo standard errors (mcse) are unreliable."
+        )
+
+
+@dataclass(frozen=True)
+class HardlyAnyDraws(Remark):
+    """Models with too few draws to estimate a Monte Carlo error."""
+
+    code = "hardly-any-draws"
+    category = MonteCarloWarning
+    title = "Hardly any draws"
+    meaning = "The Monte Carlo errors of the scores (`mcse`) are not known."
+    remedy = "Draw more."
+    example = (("normal",),)
+
+    models: tuple[str, ...]
+
+    def _message(self) -> str:
+        return (
+            f"Fewer than four draws per chain for {listed(self.models)}: the Monte Carlo standard "
+            "errors (mcse) are not known."
+        )
+
+
+@dataclass(frozen=True)
+class TooFewDraws(Remark):
+    """Monte Carlo errors of scores that are large next to their sampling errors."""
+
+    code = "too-few-draws"
+    category = MonteCarloWarning
+    title = "Too few draws"
+    meaning = (
+        "The error of a score that comes from the finite number of draws is more than a quarter of "
+        "its error from the finite number of observations."
+    )
+    remedy = "Run longer chains, and thin less."
+    example = (("normal", "student"), "normal", 2.1, 4.3)
+
+    models: tuple[str, ...]
+    worst: str
+    mcse: float
+    sampling_error: float
+
+    def _message(self) -> str:
+        return (
+            f"Too few effective draws for {listed(self.models)}: the Monte Carlo error of the "
+            f"score of {self.worst!r} is {self.mcse:.2g}, where its sampling error is "
+            f"{self.sampling_error:.2g}. Draw longer chains."
+        )
+
+
+@dataclass(frozen=True)
+class HandfulOfDraws(Remark):
+    """Predictions that are averages over very few draws in effect."""
+
+    code = "handful-of-draws"
+    category = MonteCarloWarning
+    title = "Predictions that rest on a handful of draws"
+    meaning = (
+        "At some observations all but a handful of draws give the outcome almost no density, and "
+        "an in-sample or held-out average is that of the handful."
+    )
+    remedy = (
+        "Look at these observations; use leave-one-out scores, or a likelihood with heavier tails."
+    )
+    example = (("normal",), "normal", 3.2)
+
+    models: tuple[str, ...]
+    worst: str
+    #: Draws that carry the worst prediction, in effect.
+    carrying: float
+
+    def _message(self) -> str:
+        return (
+            f"The predictions of {listed(self.models)} rest on very few draws at some observations "
+            f"({self.carrying:.1f} in effect for {self.worst!r}, where the others give the outcome "
+            "almost no density). Their scores and mcse cannot be trusted."
+        )
+
+
+@dataclass(frozen=True)
+class DependentDraws(Remark):
+    """Log densities with few effective draws, found by ``lockquack check``."""
+
+    code = "dependent-draws"
+    category = MonteCarloWarning
+    title = "Draws that depend on each other"
+    meaning = (
+        "Consecutive draws are alike, or chains disagree, so that averages over the draws of this "
+        "model are worth those of far fewer independent ones. `lockquack check` looks for it."
+    )
+    remedy = "Run longer chains, or find out why they mix badly."
+    example = (85.0, 100, 4)
+
+    effective: float
+    wanted: int
+    chains: int
+
+    def _message(self) -> str:
+        return (
+            f"The log density has only {self.effective:.0f} effective draws at its worst "
+            f"observation; {self.wanted} for each of {self.chains} chains are wanted. Draw more."
+        )

@@ -1,0 +1,84 @@
+"""Remarks on where densities end, and on pools that may not have a normaliser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockquack.errors import EdgeWarning, SupportWarning
+from lockquack.remarks.base import Remark
+from lockquack.words import WEIGHTED_BY_LOG, Text
+
+
+@dataclass(frozen=True)
+class SlowEdge(Remark):
+    """Densities that vanish at an edge of the support, but so slowly that H has no variance."""
+
+    code = "slow-edge"
+    category = EdgeWarning
+    title = "Densities that vanish slowly at an edge"
+    meaning = (
+        "They vanish fast enough for the score to be proper, but so slowly that it has no "
+        "variance: single observations near the edge can dominate it, and standard errors are too "
+        "small."
+    )
+    remedy = "Use `Hyvarinen(transform='log')` or `'logit'`, whose weight takes the edge away."
+    example = ((0.0,),)
+
+    edges: tuple[float, ...]
+
+    def _message(self) -> str:
+        return Text(
+            f"Near {', '.join(f'{at:g}' for at in self.edges)} the score has no finite variance, "
+            "because densities vanish there only like a low power of the distance. The standard "
+            "errors of scores and weights are too small. ",
+            WEIGHTED_BY_LOG,
+            ", or a model of a transform, has no such edge.",
+        )
+
+
+@dataclass(frozen=True)
+class DifferentSupports(Remark):
+    """Models that deem different outcomes possible."""
+
+    code = "different-supports"
+    category = SupportWarning
+    title = "Models that deem different outcomes possible"
+    meaning = (
+        "A mixture of them lives where any does, a log-linear pool only where all with weight do."
+    )
+    remedy = "Decide which outcomes are possible, and use models that say the same."
+    example = ((("normal", float("-inf"), float("inf")), ("gamma", 0.0, float("inf"))),)
+
+    #: Name and both ends.
+    supports: tuple[tuple[str, float, float], ...]
+
+    def _message(self) -> str:
+        each = "; ".join(f"{name!r} on ({low:g}, {high:g})" for name, low, high in self.supports)
+        return (
+            f"The models have different supports: {each}. A mixture of them lives where any does, "
+            "a log-linear pool only where all of those with weight do."
+        )
+
+
+@dataclass(frozen=True)
+class NormaliserUnchecked(Remark):
+    """A pool that may not have a normaliser, of models whose tails are not known."""
+
+    code = "normaliser-unchecked"
+    category = SupportWarning
+    title = "A normaliser that may not exist"
+    meaning = (
+        "Weights whose sum is free were fitted to models that are known at the observed outcomes "
+        "only."
+    )
+    remedy = "Keep the weights on the simplex, or make the models with `from_family` or an adapter."
+    example = ("normal",)
+
+    model: str
+
+    def _message(self) -> str:
+        return (
+            f"Model {self.model!r} is known at the observed outcomes only, so it could not be "
+            "checked that the pool has a normaliser: with heavy tails and a small sum of weights "
+            "it may have none."
+        )

@@ -1,0 +1,121 @@
+"""Remarks on weights and other parameters that the observations do not determine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockquack.errors import IdentifiabilityWarning
+from lockquack.remarks.base import Remark, listed
+from lockquack.words import LOG_SCORE, Text
+
+
+@dataclass(frozen=True)
+class ModelsAlike(Remark):
+    """Models that the score cannot tell apart."""
+
+    code = "models-alike"
+    category = IdentifiabilityWarning
+    title = "Models that say the same"
+    meaning = (
+        "The scores of these models, and of their pools, differ by less than their Monte Carlo "
+        "error. The sum of their weights means something; how it is split does not."
+    )
+    remedy = "Leave one of them out, or report the sum of their weights."
+    example = (("normal", "student"), 0.62)
+
+    models: tuple[str, ...]
+    #: Of all of them together.
+    weight: float
+
+    def _message(self) -> str:
+        return (
+            f"The models {listed(self.models)} cannot be told apart: their scores, and those of "
+            "their pools, differ by less than their Monte Carlo error. Together they have weight "
+            f"{self.weight:.3f}; how it is split among them means nothing."
+        )
+
+
+@dataclass(frozen=True)
+class WeightsUndetermined(Remark):
+    """Shifts of weight that leave the score as it is."""
+
+    code = "weights-undetermined"
+    category = IdentifiabilityWarning
+    title = "Weights that are not determined"
+    meaning = "Some shifts of weight within this group of models do not change the score."
+    remedy = "Leave some of them out, or report sums of their weights."
+    example = (("linear", "quadratic", "spline"),)
+
+    models: tuple[str, ...]
+
+    def _message(self) -> str:
+        return (
+            f"The weights of {listed(self.models)} are not determined one by one: some shifts of "
+            "weight among these models leave the score unchanged within its Monte Carlo error. "
+            "Other splits predict as well."
+        )
+
+
+@dataclass(frozen=True)
+class ModesApart(Remark):
+    """A mixture of models that do not overlap, by a score that hardly sees their proportions."""
+
+    code = "modes-apart"
+    category = IdentifiabilityWarning
+    title = "Modes that lie apart"
+    meaning = "The Hyvärinen score of a mixture hardly sees the proportions of separate modes."
+    remedy = "Fit the weights by the log score: `rule='log'`, or `lq.stack`."
+    example = ()
+
+    def _message(self) -> str:
+        return Text(
+            "The models lie apart: at most observations one of them has nearly all the density. "
+            "The Hyvärinen score of a mixture hardly sees the proportions of separate modes, so "
+            "these weights mean little. Use ",
+            LOG_SCORE,
+            " for them.",
+        )
+
+
+@dataclass(frozen=True)
+class ParameterAtBound(Remark):
+    """A parameter of the pool that ended at the end of its range."""
+
+    code = "parameter-at-bound"
+    category = IdentifiabilityWarning
+    title = "A parameter at its bound"
+    meaning = "The observations do not determine the order of the pool."
+    remedy = "Fix it, such as `Hoelder(-1)`, or fit by the log score."
+    example = ("power", -10.0)
+
+    parameter: str
+    value: float
+
+    def _message(self) -> str:
+        return (
+            f"The {self.parameter} of the pool is at its bound ({self.value:.3g}): the data do not "
+            "determine it. Fix it, or use another rule."
+        )
+
+
+@dataclass(frozen=True)
+class PhasesAtCap(Remark):
+    """Phases as far apart as the Hyvärinen score may be allowed to set them."""
+
+    code = "phases-at-cap"
+    category = IdentifiabilityWarning
+    title = "Phases at their cap"
+    meaning = (
+        "Phases any further apart would give the density a zero, which the Hyvärinen score would "
+        "reward."
+    )
+    remedy = "Fit by the log score, which needs no cap, or fix the phases."
+    example = ()
+
+    def _message(self) -> str:
+        return Text(
+            "Phases are at the cap of .99 π that keeps the density from having zeros, which the "
+            "Hyvärinen score would reward. ",
+            LOG_SCORE,
+            " needs no cap.",
+        )
