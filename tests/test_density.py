@@ -387,7 +387,7 @@ def test_integrate_refines_where_it_must():
     def components(y, rows):
         return np.stack([stats.norm.logpdf(y, 0, 1), stats.norm.logpdf(y, 2.5, 0.01)])
 
-    def mixture(logs):
+    def mixture(logs, rows):
         return np.logaddexp(logs[0], logs[1]) - np.log(2)
 
     line = Line(np.array([[-7.0, 0.0, 7.0]]), (-np.inf, np.inf))
