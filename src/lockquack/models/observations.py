@@ -146,6 +146,16 @@ def as_observations(y: Any, component_dim: Hashable | None = None) -> Observatio
     return observations
 
 
+def as_support(given: Any) -> tuple[float, float]:
+    """Read the two ends of the outcomes that are possible, the lower first."""
+    ends = as_numeric("support", given, SupportError)
+    if ends.shape != (2,) or not ends[0] < ends[1]:
+        raise SupportError(
+            f"support must be two numbers, the lower first, such as (0, np.inf); got {given!r}."
+        )
+    return float(ends[0]), float(ends[1])
+
+
 def require_inside(
     what: str, values: Array, interval: tuple[float, float], observations: Observations
 ) -> None:

@@ -15,7 +15,6 @@ from lockquack.errors import (
     NonFiniteError,
     ParameterError,
     ShapeError,
-    SupportError,
 )
 from lockquack.families import find_family
 from lockquack.families.base import Edge, worst_edges
@@ -35,6 +34,7 @@ from lockquack.models.observations import (
     SAMPLE_DIMS,
     Observations,
     as_observations,
+    as_support,
     require_inside,
     require_whole,
 )
@@ -169,12 +169,7 @@ def _named(name: str | None) -> Likelihood:
 def _with_support(likelihood: Likelihood, support: Any, observations: Observations) -> Likelihood:
     if support is None:
         return likelihood
-    ends = as_numeric("support", support, SupportError)
-    if ends.shape != (2,) or not ends[0] < ends[1]:
-        raise SupportError(
-            f"support must be two numbers, the lower first, such as (0, np.inf); got {support!r}."
-        )
-    low, high = float(ends[0]), float(ends[1])
+    low, high = as_support(support)
     if likelihood.discrete:
         require_whole("support", observations, (low, high))
     else:

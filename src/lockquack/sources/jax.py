@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError, ParameterError, ShapeError, SupportError
+from lockquack.errors import LockquackError, ParameterError, ShapeError
 from lockquack.families import find_family
 from lockquack.families.refused import find_refused
 from lockquack.jets import Numeric
 from lockquack.models.labels import labels_of, require_same_labels
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import Observations, as_observations, require_inside
+from lockquack.models.observations import (
+    Observations,
+    as_observations,
+    as_support,
+    require_inside,
+)
 from lockquack.models.source import Source
 from lockquack.numeric import as_numeric
 from lockquack.sources.density import described
@@ -257,14 +262,9 @@ def _read_support(
 ) -> tuple[float, float] | None:
     if support is None:
         return None
-    ends = as_numeric("support", support, SupportError)
-    if ends.shape != (2,) or not ends[0] < ends[1]:
-        raise SupportError(
-            f"support must be two numbers, the lower first, such as (0, np.inf); got {support!r}."
-        )
-    low, high = float(ends[0]), float(ends[1])
-    require_inside("support", observations.values, (low, high), observations)
-    return low, high
+    ends = as_support(support)
+    require_inside("support", observations.values, ends, observations)
+    return ends
 
 
 def _is_discrete(name: str) -> bool:
