@@ -35,10 +35,11 @@ bench: ## Measure lockquack beside its peers; writes docs/benchmarks.md
 benchmarks: $(VENV)/.bench
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py --python-of-bayesblend $(VENV:-bench=-bayesblend)/bin/python
 
-lint: $(VENV)/.dev ## Check style and types
+lint: $(VENV)/.dev ## Check style, types and who imports whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## Put the code into the project's format
 	$(BIN)/ruff check --fix

@@ -564,10 +564,10 @@ def of_prediction(prediction: Any, points: Any) -> Numbers:
 def of_leave_one_out(fit: lq.Combination) -> Numbers:
     """Predictions of each observation without it."""
     return {
-        "densities": [*short(fit.logpdf(loo=True)), *short(fit.log_norm(loo=True))],
+        "densities": [*short(fit.logpdf(loo=True)), *short(fit.predict(loo=True).log_norm())],
         "pit": short(fit.pit(loo=True)),
-        "quantiles": short(fit.quantile(0.7, loo=True)),
-        "moments": [*short(fit.mean(loo=True)), *short(fit.var(loo=True))],
+        "quantiles": short(fit.predict(loo=True).quantile(0.7)),
+        "moments": [*short(fit.predict(loo=True).mean()), *short(fit.predict(loo=True).var())],
     }
 
 
@@ -584,7 +584,10 @@ def distributions_of_all() -> Numbers:
     for name in ("linear", "superposition, phases 0", "hybrid", "hoelder, -1", "nested"):
         fit = lq.combine(models, OPERATORS[name])
         numbers[f"{name}/densities"] = short(fit.logpdf(loo=True))
-        numbers[f"{name}/quantiles"] = [*short(fit.quantile(0.3)), *short(fit.mean())]
+        numbers[f"{name}/quantiles"] = [
+            *short(fit.predict().quantile(0.3)),
+            *short(fit.predict().mean()),
+        ]
     edged = lq.combine(positive(15), "locking", lq.Hyvarinen(transform="log"))
     return numbers | named("positive", of_prediction(edged, [[0.4], [1.5]]))
 
@@ -679,9 +682,16 @@ def stored_draws() -> Numbers:
         "weights": every(fit.weights),
         "pit": short(fit.pit()),
         "pit, in-sample": short(fit.pit(loo=False)),
-        "quantiles": [*short(fit.quantile([0.1, 0.6])), *short(fit.quantile(0.6, loo=True))],
+        "quantiles": [
+            *short(fit.predict().quantile([0.1, 0.6])),
+            *short(fit.predict(loo=True).quantile(0.6)),
+        ],
         "hdi": short(fit.interval(0.8, kind="hdi")),
-        "moments": [*short(fit.mean()), *short(fit.mean(loo=True)), *short(fit.var())],
+        "moments": [
+            *short(fit.predict().mean()),
+            *short(fit.predict(loo=True).mean()),
+            *short(fit.predict().var()),
+        ],
         "densities": short(fit.logpdf(loo=True)),
         "coverage": every(fit.coverage([0.5, 0.9])),
     }

@@ -14,8 +14,8 @@ import lockquack as lq
 from lockquack.errors import LockquackWarning
 from lockquack.operators import Locking
 from lockquack.prediction import streamed
-from lockquack.prediction.calibration import uniformity
 from lockquack.prediction.nodes import lay_nodes
+from lockquack.quadrature.uniformity import uniformity
 from lockquack.testing import example_models
 from tests.helpers import lock, pooled_distribution
 
@@ -137,7 +137,7 @@ def test_probabilities_of_counts(rng):
     assert uniformity(random.values) > 1e-3
     np.testing.assert_array_equal(random, fit.pit(random_seed=0))
     middle = fit.pit(random_seed=None)
-    lower, upper = fit.cdf(y - 1.0, loo=True), fit.cdf(loo=True)
+    lower, upper = fit.predict(loo=True).cdf(y - 1.0), fit.predict(loo=True).cdf()
     np.testing.assert_allclose(middle, (lower + upper) / 2)
     assert ((random >= lower) & (random <= upper)).all()
 
@@ -152,7 +152,7 @@ def test_models_that_end_at_different_places(rng):
     fit = lock(models, prior=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LockquackWarning)
-        beside = fit._side_by_side(False, None, probs=[0.5])
+        beside = fit.predict()._calibrated([0.5])
     pit = {name: each.pit(None) for name, each in beside.items()}
     np.testing.assert_allclose(pit["normal"], stats.norm.cdf(y, 0.0, 2.0), atol=0.01)
     np.testing.assert_allclose(pit["gamma"], stats.gamma.cdf(y, 3.0), atol=1e-8)

@@ -138,10 +138,10 @@ def test_bootstrap_is_deterministic_and_labelled(fit):
 
 
 def test_groups_of_replicates_are_independent_and_the_same_on_any_thread(fit, monkeypatch):
-    from lockquack.combination import combination
+    from lockquack.combination import uncertainty
 
     whole = fit.bootstrap(200, random_seed=1)
-    monkeypatch.setattr(combination, "_NUMBERS_AT_ONCE", 100)
+    monkeypatch.setattr(uncertainty, "_NUMBERS_AT_ONCE", 100)
     groups = []
     for threads in ("1", "3"):
         monkeypatch.setenv("LOCKQUACK_NUM_THREADS", threads)

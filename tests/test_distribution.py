@@ -23,6 +23,7 @@ from lockquack.errors import (
 )
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
 from lockquack.operators.pool import Pool
+from lockquack.prediction.pooled import PooledDistribution
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.grid import Grid, Line
 from tests.helpers import lock, paper_models, pooled_distribution
@@ -270,7 +271,7 @@ def test_modes_near_the_end_of_a_panel():
     def cauchy(y, rows):
         return stats.cauchy.logpdf(y)[None]
 
-    def alone(logp):
+    def alone(logp, rows):
         return logp[0]
 
     grid = Grid.lay(cauchy, line).refined(cauchy, alone)
@@ -294,8 +295,8 @@ def test_scenario_3_is_near_its_population_pool(rng):
     # math.md §7: both models wrong, truth N(4, 3); one large sample.
     y = rng.normal(4.0, np.sqrt(3.0), size=20_000)
     fit = lock(paper_models(y, rng, shape=(2, 100)))
-    models, operator, x = fit._used()
-    pooled = pooled_distribution(models, operator, x, slices=[slice(0, 1)])
+    models, pool = fit.predict()._numbers.used
+    pooled = PooledDistribution.of(models, pool, slices=[slice(0, 1)])
     line = np.linspace(-6.0, 13.0, 2000)
     found = np.exp(pooled.logpdf(line[:, None])[:, 0])
     population = stats.norm.pdf(line, 3.576, np.sqrt(2.906))
@@ -425,24 +426,24 @@ def test_labels(normals):
         ),
     }
     fit = lock(models)
-    assert fit.cdf().dims == ("school", "year")
-    assert fit.quantile(0.5).dims == ("school", "year")
-    assert fit.quantile([0.1, 0.9]).dims == ("quantile", "school", "year")
+    assert fit.predict().cdf().dims == ("school", "year")
+    assert fit.predict().quantile(0.5).dims == ("school", "year")
+    assert fit.predict().quantile([0.1, 0.9]).dims == ("quantile", "school", "year")
     ends = fit.interval(0.5)
     assert ends.dims == ("ci_bound", "school", "year")
     assert (ends.sel(ci_bound="upper") > ends.sel(ci_bound="lower")).all()
     assert fit.logpdf([[0.0], [1.0]]).dims == ("point", "school", "year")
     points = xr.DataArray([0.0, 1.0, 2.0], dims="where", coords={"where": [7, 8, 9]})
-    at = fit.cdf(points)
+    at = fit.predict().cdf(points)
     assert dict(at.sizes) == {"where": 3, "school": 5, "year": 6}
-    np.testing.assert_allclose(at.sel(where=8), fit.cdf(1.0))
+    np.testing.assert_allclose(at.sel(where=8), fit.predict().cdf(1.0))
     np.testing.assert_allclose(fit.logpdf(labelled), fit.logpdf(), atol=1e-9)
-    norm = fit.log_norm()
+    norm = fit.predict().log_norm()
     assert float(norm.error.max()) == norm.attrs["max_error"] < 1e-8
     with pytest.raises(ShapeError, match="30 observations"):
-        fit.cdf(np.zeros((2, 3, 4)))
+        fit.predict().cdf(np.zeros((2, 3, 4)))
     with pytest.raises(ParameterError, match="between 0 and 1"):
-        fit.quantile(1.5)
+        fit.predict().quantile(1.5)
     with pytest.raises(ParameterError, match="between 0 and 1"):
         fit.interval(90)
 
@@ -480,7 +481,7 @@ def test_held_out_observations_are_not_left_out(normals):
     # predictions, beside stacking by held-out scores.
     models = {name: normals[name] for name in ("left", "right")}
     fit = lock(models, scores="held-out")
-    np.testing.assert_array_equal(fit.pit(), fit.cdf())
+    np.testing.assert_array_equal(fit.pit(), fit.predict().cdf())
     table = fit.coverage([0.5])
     stacked = lq.stack(models, scores="held-out")
     lower, upper = stacked.interval(0.5).values
@@ -523,8 +524,8 @@ def test_new_covariates(rng):
         ),
     }
     expected = fit.predict(models=there)
-    np.testing.assert_allclose(fit.logpdf(y_new, **data), expected.logpdf(), atol=1e-9)
-    np.testing.assert_allclose(fit.cdf(y_new, **data), expected.cdf(), atol=1e-9)
+    np.testing.assert_allclose(fit.predict(y_new, **data).logpdf(), expected.logpdf(), atol=1e-9)
+    np.testing.assert_allclose(fit.predict(y_new, **data).cdf(), expected.cdf(), atol=1e-9)
     unknown = fit.predict(**data)
     np.testing.assert_allclose(unknown.mean(), expected.mean(), atol=1e-9)
     assert "observed_data" not in unknown.sample(10, random_seed=1).children
@@ -557,7 +558,7 @@ def test_one_covariate_matrix_for_all(rng):
         ),
     }
     fit = lock(models)
-    np.testing.assert_allclose(fit.logpdf(y[:5], x=x[:5]), fit.logpdf()[:5], atol=1e-8)
+    np.testing.assert_allclose(fit.predict(y[:5], x=x[:5]).logpdf(), fit.logpdf()[:5], atol=1e-8)
 
 
 def test_columns_of_new_covariates_are_those_of_the_regression(rng):
@@ -594,14 +595,14 @@ def test_labels_of_outcomes_are_those_of_the_combination(rng):
     for same in (y, labelled, labelled.drop_vars("city"), y.to_numpy(), y.rename_axis("town")):
         np.testing.assert_allclose(fit.logpdf(same), fit.logpdf(), atol=1e-9)
     points = labelled.expand_dims(point=3)
-    assert fit.cdf(points).sizes == {"point": 3, "city": 4}
+    assert fit.predict().cdf(points).sizes == {"point": 3, "city": 4}
     for other in (y[::-1], labelled[::-1], points[:, ::-1]):
         with pytest.raises(ObservationMismatchError, match="same labels in another order"):
             fit.logpdf(other)
     with pytest.raises(ObservationMismatchError, match="position 0 is A in y"):
-        fit.cdf(y.rename(str.upper))
+        fit.predict().cdf(y.rename(str.upper))
     with pytest.raises(ShapeError, match="2 values along 'city'; the combination has 4"):
-        fit.cdf(points[:, :2].drop_vars("city"))
+        fit.predict().cdf(points[:, :2].drop_vars("city"))
 
 
 def test_rows_of_new_covariates_are_those_of_the_outcomes(rng):
@@ -624,7 +625,7 @@ def test_observations_may_be_called_what_results_are(rng, dim):
     y = xr.DataArray(rng.normal(size=4), dims=dim)
     fit = lock({"one": lq.from_family("normal", y=y, mu=rng.normal(size=(2, 50)), sigma=1.0)})
     assert fit.logpdf(np.zeros((2, 4))).sizes[dim] == 4
-    assert fit.quantile([0.1, 0.5]).sizes[dim] == 4
+    assert fit.predict().quantile([0.1, 0.5]).sizes[dim] == 4
     assert fit.interval(0.5).sizes[dim] == 4
 
 
@@ -638,7 +639,7 @@ def test_a_link_that_overflows_is_an_error_not_a_warning(rng):
 def test_new_outcomes_without_covariates(normals, rng):
     fit = lock(normals)
     y_new = rng.normal(size=4)
-    at = fit.logpdf(y_new)
+    at = fit.predict(y_new).logpdf()
     assert at.dims == ("obs_id",)
     np.testing.assert_allclose(at, fit.logpdf(y_new[:, None])[:, 0], atol=1e-8)
 
@@ -649,10 +650,10 @@ def test_arrays_cannot_be_taken_elsewhere(rng):
     grad = rng.normal(size=shape)
     arrays = lq.from_arrays(logp=-np.ones(shape), grad=grad, curv=-np.ones(shape), y=y)
     fit = lock({"stored": arrays})
-    with pytest.raises(UnsupportedError, match="Model 'stored'.*predict_at"):
+    with pytest.raises(UnsupportedError, match=r"Model 'stored'.*predict\(models="):
         fit.predict(y)
     with pytest.raises(UnsupportedError, match="'stored'.*observed outcomes only"):
-        fit.cdf()
+        fit.predict().cdf()
 
 
 def test_the_number_of_new_observations_is_not_that_of_chains(normals, rng):
@@ -717,5 +718,5 @@ def test_leave_one_out_densities_anywhere(rng):
         exact = stats.norm(without, np.sqrt(1 + 1 / (n - 1)))
         at = np.linspace(-2, 2, 5)[:, None]
         np.testing.assert_allclose(fit.logpdf(at, loo=True), exact.logpdf(at), atol=0.02)
-        np.testing.assert_allclose(fit.cdf(loo=True), exact.cdf(y), atol=0.02)
-        np.testing.assert_allclose(fit.mean(loo=True), without, atol=0.03)
+        np.testing.assert_allclose(fit.predict(loo=True).cdf(), exact.cdf(y), atol=0.02)
+        np.testing.assert_allclose(fit.predict(loo=True).mean(), without, atol=0.03)

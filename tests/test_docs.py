@@ -243,6 +243,6 @@ def test_the_worked_source_is_a_model_like_any_other(rng):
     assert lq.check(model, thorough=True).ok
     fit = lq.equal({"alone": model})
     assert fit.logpdf().values == pytest.approx(model.collapse("in-sample").jet.logp, rel=1e-10)
-    assert fit.cdf(model.observations.values[:, 0]).values == pytest.approx(
+    assert fit.predict().cdf(model.observations.values[:, 0]).values == pytest.approx(
         2 / np.pi * np.arctan(np.exp(np.pi / 2 * model.observations.values[:, 0])), abs=0.05
     )

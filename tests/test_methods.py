@@ -225,7 +225,7 @@ def test_equal_weights(trio):
     fit = lq.equal(trio)
     np.testing.assert_array_equal(fit.weights, 1 / 3)
     mixed = special.logsumexp([m.loo().logp for m in trio.values()], axis=0) - np.log(3)
-    np.testing.assert_allclose(fit.pointwise.sel(model="[linear]"), mixed, rtol=1e-12)
+    np.testing.assert_allclose(fit.pointwise.sel(model="[stack]"), mixed, rtol=1e-12)
     with pytest.raises(UnsupportedError, match="nothing to resample"):
         fit.bootstrap()
 
@@ -440,7 +440,7 @@ def test_files_bring_everything_back(fits, name, tmp_path):
     back = lq.load(tmp_path / "fit.nc")
     assert str(back) == str(fit)
     assert back._repr_html_() == fit._repr_html_()
-    assert (back.operator, back.rule, back.method) == (fit.operator, fit.rule, fit.method)
+    assert (back.operator, back.rule, back.label) == (fit.operator, fit.rule, fit.label)
     xr.testing.assert_identical(back.weights, fit.weights)
     xr.testing.assert_identical(back.parameters, fit.parameters)
     if name not in NOT_RESAMPLED:
@@ -505,7 +505,7 @@ def test_pools_of_the_diabetes_regressions(monkeypatch):
 def test_mixtures_of_the_diabetes_regressions():
     models = demo.diabetes_models()
     stacked, best = lq.stack(models), lq.select(models)
-    assert stacked.pointwise.sel(model="[linear]").sum() == pytest.approx(-2421.7, abs=0.1)
+    assert stacked.pointwise.sel(model="[stack]").sum() == pytest.approx(-2421.7, abs=0.1)
     assert best.pointwise.sel(model="[select]").sum() == pytest.approx(-2439.6, abs=0.1)
     assert best.weights.sel(model="body") == 1.0
 

@@ -81,7 +81,7 @@ SECTIONS = ["Parameters", "Returns", "Raises", "Attributes", "Examples", "Refere
 #: Classes whose methods users call.
 METHODS = {
     "Combination": None,
-    "Distribution": None,
+    "Prediction": None,
     "Model": None,
 }
 

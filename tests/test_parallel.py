@@ -266,8 +266,8 @@ def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, dat
     def answers():
         fit = lock(regressions(data, 24))
         draws = fit.sample(3, random_seed=5)["posterior_predictive"]["y"].values[0]
-        moments = [fit.mean(), fit.var(), fit.mode()]
-        densities = [fit.logpdf(), fit.log_norm(), *fit.logpdf(np.zeros((2, 24)))]
+        moments = [fit.predict().mean(), fit.predict().var(), fit.predict().mode()]
+        densities = [fit.logpdf(), fit.predict().log_norm(), *fit.logpdf(np.zeros((2, 24)))]
         return np.stack([*moments, *densities, *draws, fit.pit(), *fit.interval(0.8, kind="hdi")])
 
     expected = locally(monkeypatch, answers, 1)

@@ -11,10 +11,11 @@ import xarray as xr
 from scipy import stats
 
 import lockquack as lq
-from lockquack.plots import plot_compare, plot_operators, plot_pit, plot_weights
+from lockquack.paper.operators import plot_operators
+from lockquack.plots import plot_compare, plot_pit, plot_weights
 from lockquack.plots.style import GREY, model_colours, short_names
-from lockquack.prediction.calibration import ecdf_band, uniformity
 from lockquack.prediction.panels import locate
+from lockquack.quadrature.uniformity import ecdf_band, uniformity
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -66,7 +67,7 @@ def test_weights_are_points_with_intervals(fit):
 
 def test_weights_of_several_combinations(fit, stacked, models):
     ax = fit.plot_weights({"mixture": stacked, "even": lq.equal(models)})
-    assert legend(ax) == ["locking", "mixture", "even"]
+    assert legend(ax) == ["lock", "mixture", "even"]
     by_colour = {line.get_color(): line.get_xdata() for line in ax.lines}
     assert len(by_colour) == 3
     np.testing.assert_allclose(list(by_colour.values())[2], 1 / 3)
@@ -82,11 +83,11 @@ def test_phases_are_said_below_names(models):
 
 def test_combinations_that_are_called_the_same(fit, models):
     by_log = lq.combine(models, lq.Locking(), lq.LogScore())
-    assert legend(fit.plot_weights([by_log])) == ["locking by Hyvärinen", "locking by log"]
-    with pytest.raises(lq.errors.ParameterError, match="dict from names"):
+    assert legend(fit.plot_weights([by_log])) == ["lock", "lock by log score"]
+    with pytest.raises(lq.errors.ParameterError, match="dict from other names"):
         fit.plot_weights([fit])
     others = [lq.select(models), lq.stack(models), lq.equal(models)]
-    assert legend(fit.plot_weights(others)) == ["locking", "selection", "stacking", "equal"]
+    assert legend(fit.plot_weights(others)) == ["lock", "select", "stack", "equal"]
     with pytest.raises(lq.errors.ParameterError, match="must be combinations"):
         fit.plot_weights(["left"])
 
@@ -104,10 +105,10 @@ def curve(ax, name):
 
 def test_densities_are_those_of_the_distributions(fit, stacked, models):
     ax = fit.plot_density(2, [stacked], loo=False)
-    assert legend(ax) == ["left", "right", "far", "locking", "stacking", "observed"]
-    for name, of in (("locking", fit), ("stacking", stacked)):
+    assert legend(ax) == ["left", "right", "far", "lock", "stack", "observed"]
+    for name, of in (("lock", fit), ("stack", stacked)):
         y, density = curve(ax, name)
-        at = of.predict().pooled.logpdf(np.tile(y[:, None], fit.observations.n))[:, 2]
+        at = of.predict()._numbers.pooled.logpdf(np.tile(y[:, None], fit.observations.n))[:, 2]
         np.testing.assert_allclose(density, np.exp(at), rtol=1e-6, atol=1e-12)
     y, density = curve(ax, "left")
     draws = models["left"]
@@ -121,14 +122,14 @@ def test_densities_are_those_of_the_distributions(fit, stacked, models):
 def test_heavy_tails_are_cut():
     y, mu = np.linspace(-1.0, 1.0, 20), 0.1 * np.random.default_rng(1).normal(size=(4, 50))
     cauchy = lq.from_family("student_t", y=y, nu=1.0, mu=mu, sigma=1.0)
-    grid, density = curve(lq.lock({"cauchy": cauchy}).plot_density(3, models=False), "locking")
+    grid, density = curve(lq.lock({"cauchy": cauchy}).plot_density(3, models=False), "lock")
     assert 30 < np.ptp(grid) < 45, "the 0.2 % quantiles are 318 apart"
     assert density.max() == pytest.approx(1 / np.pi, rel=0.05)
 
 
 def test_densities_leave_out_by_default(fit):
     loo, inside = (
-        curve(fit.plot_density(0, models=False, loo=loo), "locking") for loo in (None, False)
+        curve(fit.plot_density(0, models=False, loo=loo), "lock") for loo in (None, False)
     )
     assert not np.allclose(loo[0], inside[0])
     again = fit.logpdf(np.tile(loo[0][:, None], fit.observations.n), loo=True).values[:, 0]
@@ -145,8 +146,8 @@ def test_densities_elsewhere_have_no_outcome(rng):
     }
     new = lq.lock(models).predict(x={"slope": [[0.0], [3.0]]})
     ax = new.plot_density(1)
-    assert legend(ax) == ["slope", "level", "locking"]
-    y, density = curve(ax, "locking")
+    assert legend(ax) == ["slope", "level", "lock"]
+    y, density = curve(ax, "lock")
     np.testing.assert_allclose(np.log(density), new.logpdf(y[:, None]).values[:, 1], rtol=1e-6)
     observed = lq.lock(models).predict(loo=True).plot_density(1, models=False)
     assert legend(observed) == ["locking", "observed"]
@@ -186,7 +187,7 @@ def test_what_has_no_density_elsewhere_cannot_be_drawn(fit):
     with pytest.raises(lq.errors.UnsupportedError, match="densities cannot be drawn"):
         known.plot_density(0)
     assert known.plot_weights().get_xlabel() == "weight"
-    assert known.plot_scores("left").get_title(loc="left").startswith("locking − left")
+    assert known.plot_scores("left").get_title(loc="left").startswith("lock − left")
 
 
 def test_observations_by_label():
@@ -210,9 +211,9 @@ def test_pit_lines_and_band(fit, stacked):
     ax = fit.plot_pit([stacked])
     with pytest.raises(lq.errors.ParameterError, match="between 0 and 1"):
         ecdf_band(30, 1.0)
-    assert legend(ax) == ["left", "right", "far", "locking", "stacking", "95 % band"]
+    assert legend(ax) == ["left", "right", "far", "lock", "stack", "95 % band"]
     places = np.pad(ecdf_band(30)[0], 1, constant_values=(0, 1))
-    x, drawn = curve(ax, "locking")
+    x, drawn = curve(ax, "lock")
     share = (fit.pit().values[:, None] <= places).mean(axis=0)
     np.testing.assert_allclose(x, places)
     np.testing.assert_allclose(drawn[1:-1], (share - places)[1:-1])
@@ -258,7 +259,7 @@ def test_scores_between_two(fit, stacked, models):
     gap = fit.logpdf(loo=True).sum() - stacked.logpdf(loo=True).sum()
     total = float(ax.get_title(loc="left").split()[3].replace("−", "-"))
     assert total == pytest.approx(float(gap), abs=0.06)
-    assert stacked.plot_scores(lq.equal(models)).get_title(loc="left").startswith("stacking − eq")
+    assert stacked.plot_scores(lq.equal(models)).get_title(loc="left").startswith("stack − eq")
     with pytest.raises(lq.errors.UnknownNameError, match="left"):
         fit.plot_scores("lfet")
 

@@ -123,7 +123,7 @@ def _(rng):
 
 @produces("uncertain-normaliser")
 def _(rng):
-    disagreeing(rng, d=5, apart=20.0, spread=5.0).log_norm()
+    disagreeing(rng, d=5, apart=20.0, spread=5.0).predict().log_norm()
 
 
 @produces("unreliable-draws")
@@ -184,7 +184,7 @@ def _(rng):
     kind = np.arange(100) % 10  # one draw in ten is a spike that quadrature does not see
     mu = np.broadcast_to(np.select([kind == 0, kind == 1], [151.0, 300.0], 0.0), (2, 100))
     sigma = np.broadcast_to(np.select([kind == 0, kind == 2], [1e-4, 1e-5], 1.0), (2, 100))
-    lq.lock({"spiky": normal([0.0, 0.1, 0.2], mu, sigma)}).log_norm()
+    lq.lock({"spiky": normal([0.0, 0.1, 0.2], mu, sigma)}).predict().log_norm()
 
 
 def heard(act):
@@ -318,7 +318,7 @@ def test_warnings_come_from_the_users_line(rng, tmp_path):
     fit = lq.lock({"a": model})
     questions = (
         lambda fit: fit.logpdf(loo=True),
-        lambda fit: fit.log_norm(loo=True),
+        lambda fit: fit.predict(loo=True).log_norm(),
         lambda fit: fit.pit(loo=True),
         lambda fit: fit.coverage(loo=True),
         lambda fit: fit.plot_pit(loo=True),
@@ -326,7 +326,6 @@ def test_warnings_come_from_the_users_line(rng, tmp_path):
         lambda fit: fit.predict(loo=True).logpdf(),
         lambda fit: fit.predict(loo=True).logpdf(0.0),
         lambda fit: fit.predict(loo=True).log_norm(),
-        lambda fit: fit.predict(loo=True).normalised(),
         lambda fit: fit.predict(loo=True).pit(),
         lambda fit: fit.predict(loo=True).sample(10, random_seed=1),
     )

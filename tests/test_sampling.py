@@ -357,7 +357,7 @@ def test_draws_are_what_arviz_takes(normals):
     np.testing.assert_array_equal(
         predicted, fit.sample(200, random_seed=1)["posterior_predictive"]["y"]
     )
-    u = fit.cdf(predicted.values[0]).values.ravel()
+    u = fit.predict().cdf(predicted.values[0]).values.ravel()
     assert stats.kstest(u, "uniform").pvalue > LEVEL
     with pytest.raises(UnknownNameError, match="inverse-cdf"):
         fit.sample(10, method="inverse")
@@ -373,12 +373,12 @@ def test_draws_of_vectors(rng):
     assert (statistics["ess"] > 100).all()
     assert set(statistics["method"].values) == {"rejection"}
     assert tree["posterior_predictive"].attrs["worst_acceptance"] > 0.1
-    norm = fit.log_norm()
+    norm = fit.predict().log_norm()
     assert (norm.error < 0.05).all()
     assert (norm.pareto_k < 0.7).all()
     assert norm.values == pytest.approx(statistics["log_norm"].values, abs=0.2)
     assert fit.logpdf().dims == ("obs_id",)
-    assert fit.mean().dims == ("obs_id", "component")
+    assert fit.predict().mean().dims == ("obs_id", "component")
 
 
 def test_bad_draws_are_warned_of(rng):

@@ -105,8 +105,8 @@ def test_scores_are_elpds(rng):
         np.stack([m.loo().logp for m in models.values()]), axis=0, b=fit.solution.x[:, None]
     )
     np.testing.assert_allclose(fit.logpdf(loo=True), mixed, rtol=1e-12)
-    assert table.loc["[linear]", "score"] == pytest.approx(mixed.sum())
-    np.testing.assert_array_equal(fit.log_norm(), 0.0)
+    assert table.loc["[stack]", "score"] == pytest.approx(mixed.sum())
+    np.testing.assert_array_equal(fit.predict().log_norm(), 0.0)
 
 
 def test_only_densities_are_needed(rng):

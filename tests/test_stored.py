@@ -10,7 +10,7 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.errors import NonFiniteError, UnsupportedError
-from lockquack.prediction.stored import WeightedDraws
+from lockquack.prediction.draws import WeightedDraws
 
 N, DRAWS = 25, 400
 

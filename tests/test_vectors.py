@@ -11,7 +11,9 @@ import lockquack as lq
 from lockquack.errors import ShapeError
 from lockquack.models.observations import as_observations
 from lockquack.operators import Locking
-from lockquack.prediction.prediction import Distribution
+from lockquack.operators.pool import Pool
+from lockquack.prediction.draws import WeightedDraws
+from lockquack.prediction.prediction import Prediction
 from tests.helpers import lock
 
 W = np.array([0.4, 0.6])
@@ -35,7 +37,7 @@ class GaussianPool:
 
     @property
     def distribution(self):
-        return Distribution(self.models, Locking(), W, as_observations(self.y))
+        return Prediction(self.models, Pool(Locking(), W, 2), as_observations(self.y), "lock")
 
 
 @pytest.fixture
@@ -79,9 +81,7 @@ def test_components_one_by_one(pool):
 
 
 def test_the_shortest_interval_is_not_the_central_one_of_a_skewed_sample():
-    from lockquack.prediction.drawn import DrawnDistribution
-
-    draws = DrawnDistribution.of(stats.expon.ppf((np.arange(1000)[::-1, None] + 0.5) / 1000))
+    draws = WeightedDraws.of(stats.expon.ppf((np.arange(1000)[::-1, None] + 0.5) / 1000))
     low, high = draws.interval(0.5, "hdi")
     assert low == pytest.approx(0.0, abs=0.01)
     assert high == pytest.approx(np.log(2.0), abs=0.01)

@@ -5,7 +5,6 @@ Needs matplotlib: ``pip install 'lockquack[plots]'``.
 
 from lockquack.plots.compare import plot_compare
 from lockquack.plots.densities import DensityPanel, plot_densities, plot_density
-from lockquack.plots.operators import plot_operators
 from lockquack.plots.pit import plot_pit
 from lockquack.plots.scores import plot_scores
 from lockquack.plots.weights import plot_weights
@@ -15,7 +14,6 @@ __all__ = [
     "plot_compare",
     "plot_densities",
     "plot_density",
-    "plot_operators",
     "plot_pit",
     "plot_scores",
     "plot_weights",

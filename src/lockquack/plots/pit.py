@@ -21,7 +21,7 @@ from lockquack.plots.style import (
     new_axes,
     plain,
 )
-from lockquack.prediction.calibration import ecdf_band
+from lockquack.quadrature.uniformity import ecdf_band
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

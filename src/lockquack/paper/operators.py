@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockquack.paper.demo import combined_curves, component_curves
+from lockquack.paper.figures import demo_figure
 from lockquack.plots.style import require_matplotlib
 
 if TYPE_CHECKING:
@@ -29,13 +31,10 @@ def plot_operators(weight: float = 0.5, mixture_exponent: float = 0.5) -> Figure
 
     Examples
     --------
-    >>> from lockquack.plots import plot_operators
+    >>> from lockquack.paper.operators import plot_operators
     >>> figure = plot_operators(weight=0.3)
     >>> [ax.get_title(loc="left") for ax in figure.axes][:3]
     ['two densities', 'linear pool', 'locking']
     """
     require_matplotlib()
-    from lockquack.paper.demo import combined_curves, component_curves
-    from lockquack.paper.figures import demo_figure
-
     return demo_figure(component_curves(), combined_curves(weight, mixture_exponent))
