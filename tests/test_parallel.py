@@ -200,7 +200,7 @@ def test_a_model_that_cannot_be_cut_is_sent_once(client, data, monkeypatch):
 
 def test_errors_on_workers_are_those_of_this_process(client, data):
     model = regressions(data)["one"]
-    coef = model.parameters["mu"].coef.copy()
+    coef = model.source.parameters["mu"].coef.copy()
     coef[3, 4, 0] = 1e200
     spoilt = replace(model.source.parameters["mu"], coef=coef)
     parameters = {**model.source.parameters, "mu": spoilt}
