@@ -225,7 +225,7 @@ def every_operator(models: Models, rule: Any, operators: Mapping[str, Any]) -> N
     """Fit each operator by a rule."""
     numbers: Numbers = {}
     for name, operator in operators.items():
-        numbers |= named(name, of_fit(lq.combine(models, operator, rule)))
+        numbers |= named(name, of_fit(lq.combine(models, operator, rule, prior=1.01)))
     return numbers
 
 
@@ -549,10 +549,13 @@ def cluster() -> Numbers:
 
 def of_prediction(prediction: Any, points: Any) -> Numbers:
     """Ask a combination, or a prediction of other observations, for what both have."""
+    calibrated = prediction  # a combination leaves observations out for that
+    if isinstance(prediction, lq.Combination):
+        prediction = prediction.predict()
     logpdf, cdf, log_norm = prediction.logpdf, prediction.cdf, prediction.log_norm
     return {
         "densities": [*short(logpdf()), *short(logpdf(points)), *short(log_norm())],
-        "probabilities": [*short(cdf()), *short(cdf(points)), *short(prediction.pit())],
+        "probabilities": [*short(cdf()), *short(cdf(points)), *short(calibrated.pit())],
         "quantiles": [*short(prediction.quantile([0.1, 0.6])), *short(prediction.interval(0.8))],
         "hdi": short(prediction.interval(0.8, kind="hdi")),
         "moments": [*short(prediction.mean()), *short(prediction.var())],
@@ -582,7 +585,7 @@ def distributions_of_all() -> Numbers:
     models = regressions(15)
     numbers: Numbers = {}
     for name in ("linear", "superposition, phases 0", "hybrid", "hoelder, -1", "nested"):
-        fit = lq.combine(models, OPERATORS[name])
+        fit = lq.combine(models, OPERATORS[name], "hyvarinen", prior=1.01)
         numbers[f"{name}/densities"] = short(fit.logpdf(loo=True))
         numbers[f"{name}/quantiles"] = [
             *short(fit.predict().quantile(0.3)),
@@ -620,7 +623,7 @@ def distributions_of_counts() -> Numbers:
         "pit, middle": short(fit.pit(random_seed=None)),
         "coverage": every(fit.coverage([0.5, 0.9])),
         "stack/densities": short(mixed.logpdf(loo=True)),
-        "stack/quantiles": short(mixed.quantile(0.9)),
+        "stack/quantiles": short(mixed.predict().quantile(0.9)),
     }
 
 
@@ -650,7 +653,7 @@ def sampling() -> Numbers:
         numbers[f"vectors/{method}"] = of_draws(tree)
         numbers[f"vectors/{method}/ess"] = short(tree["sampling_stats"]["ess"])
     numbers["loo"] = of_draws(lock.sample(50, loo=True, random_seed=13))
-    superposed = lq.combine(regressions(6), lq.Superposition(0.0))
+    superposed = lq.combine(regressions(6), lq.Superposition(0.0), "hyvarinen")
     for method in ("rejection", "smc"):
         tree = superposed.sample(100, method=method, random_seed=19)
         numbers[f"superposition/{method}"] = of_draws(tree)

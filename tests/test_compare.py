@@ -127,7 +127,7 @@ def test_paired_standard_errors_by_hand(normals):
 def test_methods_without_a_fit_have_the_scores_of_all_observations(normals):
     # Nothing is fitted to the other folds, so every fold has the same weights.
     evidence = {"right": -3.0, "left": -2.0}
-    names = ["equal", "BMA", "select by marginal likelihood"]
+    names = ["equal", "BMA", "select by ML"]
     found = lq.compare(normals.models, names, log_marginal_likelihood=evidence)
     for name, w in zip(names, ([0.5, 0.5], special.softmax([-2.0, -3.0]), [1.0, 0.0]), strict=True):
         scores = special.logsumexp(normals.loo, axis=0, b=np.array(w)[:, None])
@@ -144,7 +144,7 @@ def test_selection_by_hand(normals, table):
 
 FUNCTIONS = {
     "lock": lq.lock,
-    "lock by log score": lambda m: lq.lock(m, rule="log"),
+    "lock by log": lambda m: lq.lock(m, rule="log"),
     "quack": lq.quack,
     "hybrid": lambda m: lq.combine(m, "hybrid"),
     "hoelder": lambda m: lq.combine(m, "hoelder", "log"),
@@ -168,7 +168,7 @@ def test_weights_are_those_of_the_function_of_that_name(normals, table, name):
 
 
 def test_all_methods_that_the_models_allow(table):
-    beside = {"quack by H", "lock by pairs", "BMA", "select by marginal likelihood"}
+    beside = {"quack by H", "lock by pairs", "BMA", "select by ML"}
     assert set(table.index) == set(METHODS) - beside
     assert table.attrs["left_out"] == {}
     assert list(table.columns) == [
@@ -335,7 +335,7 @@ def test_marginal_likelihoods_bring_their_methods(normals):
     }
     found = lq.compare(arrays, cv=2)
     assert found.loc["BMA", "weight[left]"] == pytest.approx(special.expit(2.0))
-    assert found.loc["select by marginal likelihood", "weight[left]"] == 1.0
+    assert found.loc["select by ML", "weight[left]"] == 1.0
 
 
 # What models do not allow
@@ -344,7 +344,7 @@ def test_marginal_likelihoods_bring_their_methods(normals):
 def test_arrays_have_no_normaliser(normals):
     found = lq.compare(as_arrays(normals.models), cv=normals.folds)
     left_out = found.attrs["left_out"]
-    assert set(left_out) == {"lock by log score", "quack", "hoelder"}
+    assert set(left_out) == {"lock by log", "quack", "hoelder"}
     for reason in left_out.values():
         assert reason.startswith("Model 'left' is known at the observed outcomes only, so pools")
     # Pools without a log score come last, and keep their Hyvärinen score.
@@ -390,7 +390,7 @@ def test_vector_outcomes_have_no_normaliser(rng):
         for name, m, cov in (("a", 0.5, np.eye(2)), ("b", -0.5, np.eye(2) + 0.5))
     }
     found = lq.compare(models, cv=3)
-    assert set(found.attrs["left_out"]) == {"lock by log score", "quack", "hoelder"}
+    assert set(found.attrs["left_out"]) == {"lock by log", "quack", "hoelder"}
     assert all("2 components" in reason for reason in found.attrs["left_out"].values())
     assert found["hyvarinen"].notna().all()
 
@@ -419,7 +419,7 @@ def test_one_form_of_the_hyvarinen_score_for_all(rng):
         "lognormal": lq.from_family("lognormal", y=y, mu=mu + 1.0, sigma=0.6),
     }
     weighted = lq.Hyvarinen(transform="log")
-    names = ["lock", "stack", "lock by log score"]
+    names = ["lock", "stack", "lock by log"]
     plain = lq.compare(models, names, cv=3).loc[names]
     found = lq.compare(models, names, cv=3, hyvarinen=weighted).loc[names]
     np.testing.assert_allclose(

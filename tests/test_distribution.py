@@ -460,7 +460,7 @@ def test_what_is_asked_for_must_make_sense(normals):
         (lambda: fit.posterior(10, random_seed=1.5), "random_seed must be"),
         (lambda: fit.interval([0.5, 0.9]), "prob must be one number"),
         (lambda: fit.interval("90%"), "prob must be one number"),
-        (lambda: fit.quantile("a"), "p is not numeric"),
+        (lambda: fit.predict().quantile("a"), "p is not numeric"),
         (lambda: fit.coverage([], loo=False), "probs must be one or more"),
         (lambda: fit.plot_weights(fit), "others must be combinations"),
         (lambda: fit.plot_weights({"again": 3}), "others must be combinations"),
@@ -538,7 +538,7 @@ def test_new_covariates(rng):
     with pytest.raises(ParameterError, match="no parameter 'z'"):
         fit.predict(y_new, z=1.0)
     with pytest.raises(ParameterError, match="drop loo"):
-        fit.logpdf(y_new, loo=True, **data)
+        fit.predict(y_new, loo=True, **data)
     with pytest.raises(ParameterError, match="no new model 'first'"):
         fit.predict(models={"both": there["both"]})
     with pytest.raises(LockquackError, match="Model 'both' is a ndarray"):

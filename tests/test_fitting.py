@@ -20,13 +20,14 @@ from lockquack.errors import (
 )
 from lockquack.families import FAMILIES
 from lockquack.fitting.convex import ConvexFitter
-from lockquack.fitting.fitters import FITTERS, FORMULAS
+from lockquack.fitting.fitters import FITTERS
 from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Jet
 from lockquack.methods.examine import examine_solution
 from lockquack.methods.gather import gather, in_units
+from lockquack.methods.method import METHODS
 from lockquack.operators import (
     OPERATORS,
     Hoelder,
@@ -576,7 +577,7 @@ def test_formulas_have_their_written_weights():
     arguments = (Linear(), LogScore(), evidence, np.ones(3))
 
     def solve(name, **options):
-        return FORMULAS[name](Objective(*arguments), **options).solve().x
+        return METHODS[name].kind(Objective(*arguments), **options).solve().x
 
     np.testing.assert_allclose(solve("equal"), 1 / 3)
     weights = np.exp(elpd - elpd.max())
@@ -588,7 +589,7 @@ def test_formulas_have_their_written_weights():
     evidence_of_models = np.array([-30.0, -31.0, -29.0])
     exact = np.exp(evidence_of_models) / np.exp(evidence_of_models).sum()
     np.testing.assert_allclose(solve("BMA", log_probability=evidence_of_models), exact)
-    best = solve("selection by marginal likelihood", log_probability=evidence_of_models)
+    best = solve("select by ML", log_probability=evidence_of_models)
     assert best.tolist() == [0.0, 0.0, 1.0]
 
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.special
 
 import lockquack as lq
+import lockquack.kernels
 from lockquack.errors import LockquackWarning
 from lockquack.kernels import choice as kernels
 from lockquack.kernels import plain
@@ -226,7 +227,7 @@ def test_there_need_not_be_a_compiler(monkeypatch, no_compiler_known):
 
 def test_a_compiler_that_does_not_load_is_said_once(monkeypatch, no_compiler_known):
     monkeypatch.setattr(kernels, "find_spec", lambda name: True)
-    monkeypatch.delattr(kernels, "compiled", raising=False)
+    monkeypatch.delattr(lockquack.kernels, "compiled", raising=False)
     monkeypatch.setitem(sys.modules, "lockquack.kernels.compiled", None)
     with pytest.warns(LockquackWarning, match="numba is installed but cannot be used"):
         assert kernels_for(10**12) is plain

@@ -225,7 +225,7 @@ def test_equal_weights(trio):
     fit = lq.equal(trio)
     np.testing.assert_array_equal(fit.weights, 1 / 3)
     mixed = special.logsumexp([m.loo().logp for m in trio.values()], axis=0) - np.log(3)
-    np.testing.assert_allclose(fit.pointwise.sel(model="[stack]"), mixed, rtol=1e-12)
+    np.testing.assert_allclose(fit.pointwise.sel(model="[equal]"), mixed, rtol=1e-12)
     with pytest.raises(UnsupportedError, match="nothing to resample"):
         fit.bootstrap()
 
@@ -292,7 +292,7 @@ def test_locking_by_the_log_score_is_the_maximum_of_the_normalised_pool(rng):
     assert fit.solution.x[0] == pytest.approx(best.x, abs=1e-5)
     assert fit.solution.objective == pytest.approx(best.fun, abs=1e-6)
     np.testing.assert_allclose(
-        fit.pointwise.sel(model="[lock]").sum(), float(fit.logpdf().sum()), rtol=1e-8
+        fit.pointwise.sel(model="[lock by log]").sum(), float(fit.logpdf().sum()), rtol=1e-8
     )
 
 
@@ -493,7 +493,7 @@ def test_pools_of_the_diabetes_regressions(monkeypatch):
         return (operator.pool_density(at_y, x) - norm).sum()
 
     added = lq.quack(models, phases=0)
-    assert added.pointwise.sel(model="[quack]").sum() == pytest.approx(-2418.2, abs=0.3)
+    assert added.pointwise.sel(model="[quack by log]").sum() == pytest.approx(-2418.2, abs=0.3)
     assert log_score(added.operator, added.solution.x) == pytest.approx(-2418.15, abs=0.05)
     locked = lq.lock(models)
     assert log_score(locked.operator, locked.solution.x) == pytest.approx(-2414.73, abs=0.05)

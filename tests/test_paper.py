@@ -105,7 +105,7 @@ def test_methods_are_those_of_the_library(scenario, rng):
         warnings.simplefilter("ignore", LockquackWarning)
         fits = {
             "lock": lq.lock(models),
-            "lock by log score": lq.lock(models, rule="log", prior=1.0),
+            "lock by log": lq.lock(models, rule="log", prior=1.0),
             "stack": lq.stack(models),
             "BMA": lq.bma(models, log_evidence),
             "select by H": lq.select(models, "hyvarinen"),
@@ -130,7 +130,7 @@ def compared():
             y, new = rng.normal(scenario.mean, spread, 200), rng.normal(scenario.mean, spread, 50)
             evidence = closed_form_densities(loo_predictions(y), y)
             test = comparison.closed_form_test(predictions(y), new, scenario.truth.jet(new))
-            for name in (*PAPER, "lock by log score"):
+            for name in (*PAPER, "lock by log"):
                 found = fit(name, evidence, log_marginal_likelihoods(y))
                 rows.append(comparison._row(scenario, "closed form", "loo", name, found, test))
     table = pd.DataFrame(rows)
@@ -155,7 +155,7 @@ def test_mean_weights(compared, method, expected):
 @pytest.mark.parametrize(
     ("method", "expected"),
     [
-        ("select by marginal likelihood", (-0.1, -0.0, -23, -0.2)),
+        ("select by ML", (-0.1, -0.0, -23, -0.2)),
         ("select", (-0.1, -0.0, -23, -0.2)),
         ("BMA", (-0.1, -0.0, -23, -0.1)),
         ("stack", (-0.2, -0.1, -12, -0.15)),
@@ -186,7 +186,7 @@ def test_the_population_optimum_of_scenario_3():
     assert found["lock"] == pytest.approx(0.3077, abs=0.002)
     assert found["stack"] == pytest.approx(0.815, abs=0.003)
     small = closed_form_densities(exact, y[::20])
-    assert fit("lock by log score", small, np.zeros(2)).weights[0] == pytest.approx(0.337, abs=0.01)
+    assert fit("lock by log", small, np.zeros(2)).weights[0] == pytest.approx(0.337, abs=0.01)
     pooled = 0.3077 * exact[0].logp(grid) + 0.6923 * exact[1].logp(grid)
     share = np.exp(pooled - log_sum_exp(pooled))
     mean = share @ grid

@@ -289,14 +289,14 @@ def test_coverage_is_the_same_with_any_number_of_workers(client, data, monkeypat
 
 
 def test_replicates_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    monkeypatch.setattr("lockquack.combination.combination._NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr("lockquack.combination.uncertainty._NUMBERS_AT_ONCE", 1000)
     fit = lock(regressions(data, 300))
     draw = partial(fit.bootstrap, 40, random_seed=3)
     np.testing.assert_array_equal(draw(), locally(monkeypatch, draw, 2))
 
 
 def test_folds_are_the_same_with_any_number_of_workers(client, data, monkeypatch):
-    methods = ["lock", "lock by log score", "quack", "stack", "pseudo-BMA+"]
+    methods = ["lock", "lock by log", "quack", "stack", "pseudo-BMA+"]
     compare = partial(lq.compare, regressions(data, 60), methods, cv=5)
     one, two = (locally(monkeypatch, compare, threads) for threads in (1, 2))
     there = compare()

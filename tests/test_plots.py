@@ -83,7 +83,7 @@ def test_phases_are_said_below_names(models):
 
 def test_combinations_that_are_called_the_same(fit, models):
     by_log = lq.combine(models, lq.Locking(), lq.LogScore())
-    assert legend(fit.plot_weights([by_log])) == ["lock", "lock by log score"]
+    assert legend(fit.plot_weights([by_log])) == ["lock", "lock by log"]
     with pytest.raises(lq.errors.ParameterError, match="dict from other names"):
         fit.plot_weights([fit])
     others = [lq.select(models), lq.stack(models), lq.equal(models)]
@@ -150,7 +150,7 @@ def test_densities_elsewhere_have_no_outcome(rng):
     y, density = curve(ax, "lock")
     np.testing.assert_allclose(np.log(density), new.logpdf(y[:, None]).values[:, 1], rtol=1e-6)
     observed = lq.lock(models).predict(loo=True).plot_density(1, models=False)
-    assert legend(observed) == ["locking", "observed"]
+    assert legend(observed) == ["lock", "observed"]
 
 
 def test_several_observations(fit):

@@ -146,7 +146,7 @@ def test_two_models_agree_with_fifty_digits(size, alpha):
 def test_two_models_agree_with_brute_force(size):
     problem = random_log_partition(np.random.default_rng(4), 2, 0.0, size)
     grid = np.linspace(0, 1, 2001)
-    values = [problem.value(np.array([w, 1 - w])) for w in grid]
+    values = [problem.objective(np.array([w, 1 - w])) for w in grid]
     solution = problem.solve()
     assert solution.x[0] == pytest.approx(grid[np.argmin(values)], abs=5.1e-4)
     assert solution.objective <= min(values) + 1e-12 * problem.scale
@@ -183,7 +183,7 @@ def test_every_size_is_certified(K, size, alpha):
     assert abs(solution.x.sum() - 1) < 1e-14
     assert (solution.x >= 0).all()
     assert (solution.x > 0).all() or alpha == 0
-    assert solution.objective == pytest.approx(problem.value(solution.x), rel=1e-12)
+    assert solution.objective == pytest.approx(problem.objective(solution.x), rel=1e-12)
     # The cruder Frank-Wolfe gap needs no logarithms.
     pull = np.divide(alpha, solution.x, out=np.zeros(K), where=solution.x > 0)
     gradient = problem(solution.x)[1] - pull
@@ -281,10 +281,10 @@ def test_gap_of_an_unfinished_solve_bounds_its_true_error(alpha):
     for _ in range(20):
         K, size = int(rng.integers(2, 12)), 10 ** rng.uniform(-1, 3)
         problem = random_log_partition(rng, K, alpha, size)
-        best = problem.value(problem.solve().x)
+        best = problem.objective(problem.solve().x)
         for steps in (0, 1, 2, 4):
             early = problem.solve(rng.dirichlet(np.ones(K)), max_iter=steps)
-            error = problem.value(early.x) - best
+            error = problem.objective(early.x) - best
             assert error <= early.gap + 1e-13 * early.scale
             loose += error > 1e-6 * early.scale
     assert loose > 15  # the bound was put to the test
@@ -295,7 +295,7 @@ def test_every_step_goes_down():
     values = []
 
     def recorded(w):
-        values.append(problem.value(w))
+        values.append(problem.objective(w))
         return problem(w)
 
     lowest = np.inf

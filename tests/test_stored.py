@@ -84,8 +84,8 @@ def test_it_is_about_that_of_the_densities(given, models):
     error = 4 / np.sqrt(DRAWS)
     for loo in (False, True):
         np.testing.assert_allclose(by_draws.pit(loo=loo), by_density.pit(loo=loo), atol=error)
-    np.testing.assert_allclose(by_draws.mean(), by_density.mean(), atol=error)
-    np.testing.assert_allclose(by_draws.var(), by_density.var(), rtol=error)
+    np.testing.assert_allclose(by_draws.predict().mean(), by_density.predict().mean(), atol=error)
+    np.testing.assert_allclose(by_draws.predict().var(), by_density.predict().var(), rtol=error)
     np.testing.assert_allclose(
         by_draws.coverage([0.5])["0.5"], by_density.coverage([0.5])["0.5"], atol=0.13
     )

@@ -71,7 +71,26 @@ class Combination(Fitted):
 
     @classmethod
     def of(cls, fitted: Fitted) -> Combination:
-        """Let what was found be used."""
+        """Let what was found be used.
+
+        Parameters
+        ----------
+        fitted
+            What a method found.
+
+        Returns
+        -------
+        Combination
+            The same, with all that can be done with it.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> fit = lq.lock(example_models())
+        >>> lq.Combination.of(fit).weights.equals(fit.weights)
+        True
+        """
         return cls(**{field.name: getattr(fitted, field.name) for field in fields(fitted)})
 
     @property

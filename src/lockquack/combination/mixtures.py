@@ -237,7 +237,7 @@ def select(
     """
     if by == "marginal_likelihood":
         known = log_probabilities(models, log_marginal_likelihood, None)
-        method = METHODS["select by marginal likelihood"]
+        method = METHODS["select by ML"]
         method = replace(method, options={"log_probability": known})
         return combined(models, method, None, scores, random_seed, progressbar)
     if isinstance(by, str) and by not in RULES:

@@ -77,7 +77,8 @@ def _formula(label: str, fitter: type[Fitter], operator: Operator | None = None)
     return Method(operator or Linear(), LogScore(), 1.0, label, fitter)
 
 
-#: All methods with a name, by their label. The first of an operator is what its name alone means.
+#: All methods with a name, by their label (ML: marginal likelihood). The first of an operator is
+#: what its name alone means.
 METHODS: dict[str, Method] = {
     method.label: method
     for method in (
@@ -94,7 +95,7 @@ METHODS: dict[str, Method] = {
         _formula("BMA", ModelAveraging),
         Method(Selection(), LogScore(), 1.0, label="select"),
         Method(Selection(), Hyvarinen(), 1.0),
-        _formula("select by marginal likelihood", ChoiceByMarginalLikelihood, Selection()),
+        _formula("select by ML", ChoiceByMarginalLikelihood, Selection()),
         _formula("equal", EqualWeights),
     )
 }
@@ -117,4 +118,4 @@ def method_for(operator: Operator, rule: Rule | None = None) -> Method:
         if same and (rule is None or type(method.rule) is type(rule)):
             label = method.label if method.operator == operator else ""
             return replace(method, operator=operator, rule=rule or method.rule, label=label)
-    return Method(operator, rule or LogScore())
+    return Method(operator, rule or Hyvarinen())

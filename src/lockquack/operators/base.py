@@ -22,7 +22,7 @@ class Operator(ABC):
     """
 
     name: ClassVar[str]
-    #: What is done to models by it, in a word.
+    #: What is done to models by it, in a word; by default its name.
     verb: ClassVar[str]
     _by_name: ClassVar[dict[str, type[Operator]]] = {}
     #: Whether the derivatives of the pool depend on the members' densities, not only on theirs.
@@ -43,6 +43,7 @@ class Operator(ABC):
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:
             cls._by_name[cls.name] = cls
+            cls.verb = cls.__dict__.get("verb", cls.name)
 
     @abstractmethod
     def space(self, concentration: Array) -> Space:

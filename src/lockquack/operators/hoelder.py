@@ -54,7 +54,6 @@ class Hoelder(Operator):
     """
 
     name = "hoelder"
-    verb = "hoelder"
     needs_density = True
 
     def __init__(self, p: float | None = None) -> None:

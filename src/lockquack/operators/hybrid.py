@@ -80,7 +80,6 @@ class Hybrid(CompositeOperator):
     """
 
     name = "hybrid"
-    verb = "hybrid"
     needs_density = True
     normalised = False
 

@@ -200,7 +200,6 @@ class Nested(CompositeOperator):
     """
 
     name = "nested"
-    verb = "nested"
 
     def __init__(self, outer: Operator, members: Sequence[Any]) -> None:
         if not isinstance(outer, Operator) or isinstance(members, str) or not members:

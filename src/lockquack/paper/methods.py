@@ -16,23 +16,23 @@ from lockquack.paper.scenarios import MODELS
 
 #: Our names in the order of the paper's list, then ours; by their labels.
 PAPER = (
-    "select by marginal likelihood",
+    "select by ML",
     "BMA",
     "select",
     "stack",
     "select by H",
     "lock",
 )
-OURS = ("lock by log score", "quack", "hybrid", "hoelder")
+OURS = ("lock by log", "quack", "hybrid", "hoelder")
 #: What the figures call them.
 TITLES = {
-    "select by marginal likelihood": "selection, marginal lik.",
+    "select by ML": "selection, marginal lik.",
     "BMA": "BMA",
     "select": "selection, LOO elpd",
     "stack": "stacking",
     "select by H": "selection, H",
     "lock": "locking, H",
-    "lock by log score": "locking, log score",
+    "lock by log": "locking, log score",
     "quack": "quacking, log score",
     "hybrid": "hybrid, H",
     "hoelder": "Hölder, log score",

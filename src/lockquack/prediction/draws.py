@@ -57,8 +57,7 @@ class WeightedDraws(HasIntervals):
 
     def quantile(self, p: Array) -> Array:
         """Smallest draws up to which there is probability p, (point,) → (point, n)."""
-        # A hair less, so that the probability of a draw gives it back.
-        before = np.stack([(self.mass < each * (1 - 1e-14)).sum(axis=0) for each in p])
+        before = np.stack([(self.mass < each).sum(axis=0) for each in p])
         return np.take_along_axis(self.draws, before, axis=0)
 
     def shortest(self, prob: float) -> Array:
@@ -77,10 +76,8 @@ class WeightedDraws(HasIntervals):
         return (self._weights() * self.draws).sum(axis=0)
 
     def var(self) -> Array:
-        """Variance of the distribution that each column was drawn from, (n,)."""
-        weights = self._weights()
-        spread = (weights * (self.draws - self.mean()) ** 2).sum(axis=0)
-        return spread / (1.0 - np.square(weights).sum(axis=0))
+        """Variance of each column, (n,)."""
+        return (self._weights() * (self.draws - self.mean()) ** 2).sum(axis=0)
 
     def _weights(self) -> Array:
         return np.diff(self.mass, axis=0, prepend=0.0)

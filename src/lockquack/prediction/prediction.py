@@ -29,10 +29,6 @@ from lockquack.sampling.samplers import SAMPLERS, Drawn
 _BOUNDS = ["lower", "upper"]
 
 
-def _nobody() -> Mapping[str, Pool]:
-    return {}
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """A combination's prediction of some observations: a distribution for each.
@@ -73,7 +69,7 @@ class Prediction:
     random_seed: int = 0
     progressbar: bool | None = None
     #: Other pools of these models that are calibrated beside it, by label.
-    rivals: Callable[[], Mapping[str, Pool]] = _nobody
+    rivals: Callable[[], Mapping[str, Pool]] | None = None
 
     def __repr__(self) -> str:
         kind = "leave-one-out" if self.loo else "predictive"
@@ -462,7 +458,8 @@ class Prediction:
     ) -> dict[str, Calibrated]:
         """Look at the outcomes with the combination, with its rivals and with the models."""
         pools = {self.label: self.pool}
-        pools |= {label: pool for label, pool in self.rivals().items() if label not in pools}
+        rivals = self.rivals() if self.rivals is not None else {}
+        pools |= {label: pool for label, pool in rivals.items() if label not in pools}
         bracketed = {f"[{label}]": pool for label, pool in pools.items()}
         return self._numbers.calibrated(bracketed, probs, kind)
 

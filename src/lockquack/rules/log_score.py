@@ -40,7 +40,7 @@ class LogScore(Rule):
 
     name = "log"
     label = "log"
-    short = "log score"
+    short = "log"
     wishes = (INTEGRAL,)
     needs_density = True
 
