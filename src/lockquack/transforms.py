@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logit
+from typing_extensions import override
 
 from lockquack.errors import unknown_name
 from lockquack.families.base import Edge, confine, outside, worst_edges
@@ -152,8 +153,8 @@ class Log10(Log):
 
     log_base: float = math.log(10.0)
 
+    @override
     def backward(self, z: Array) -> Array:
-        """Return y = 10^z."""
         with np.errstate(over="ignore"):
             return np.power(10.0, z)
 

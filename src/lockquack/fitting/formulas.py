@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.errors import UnsupportedError
 from lockquack.fitting.fitter import Fitter
@@ -46,8 +47,8 @@ class EqualWeights(Formula):
 
     resamples = False
 
+    @override
     def formula(self) -> Array:
-        """Weights of the models, (K,)."""
         return np.full(self.objective.K, 1.0 / self.objective.K)
 
     def refit_many(self, counts: Array, x: Array) -> Array:
@@ -63,8 +64,8 @@ class EqualWeights(Formula):
 class PseudoBMA(Formula):
     r"""Weights :math:`w_k \propto \exp \sum_i \log \pi_k(y_i)`."""
 
+    @override
     def formula(self) -> Array:
-        """Weights of the models, (K,)."""
         return self.refit_many(np.ones((1, self.objective.n_obs)), np.empty(0))[0]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
@@ -79,8 +80,8 @@ class PseudoBMAPlus(PseudoBMA):
     random_seed: int = 0
     wants = ("random_seed",)
 
+    @override
     def formula(self) -> Array:
-        """Weights of the models, (K,)."""
         counts = bootstrap_counts(
             np.random.default_rng(self.random_seed), _REPLICATES, self.objective.n_obs
         )
@@ -101,8 +102,8 @@ class ModelAveraging(Formula):
     log_probability: Array = field(default_factory=lambda: np.zeros(0))
     wants = ("log_probability",)
 
+    @override
     def formula(self) -> Array:
-        """Weights of the models, (K,)."""
         return np.asarray(softmax(self.log_probability)[0])
 
     def refit_many(self, counts: Array, x: Array) -> Array:
@@ -121,8 +122,8 @@ class ModelAveraging(Formula):
 class ChoiceByMarginalLikelihood(ModelAveraging):
     """All weight on the model of the largest posterior probability."""
 
+    @override
     def formula(self) -> Array:
-        """Weights of the models, (K,)."""
         return np.eye(self.objective.K)[self.log_probability.argmax()]
 
 

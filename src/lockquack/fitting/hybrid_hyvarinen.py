@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import cast
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Array, Jet, join_jets, stack_jets
@@ -39,8 +40,8 @@ class HybridHyvarinen(SmoothFitter):
     def _mixture(self) -> Simplex:
         return Simplex("mixture", self.objective.K, self.objective.concentration)
 
+    @override
     def solve(self) -> Solution:
-        """Fit the parameters, every observation counting once."""
         starts = self._mixture.starts(_STARTS, np.random.default_rng(0))
         scale = self._scale(self.objective.space.starts(1)[0])
         lift = 0.0 if self.objective.operator.signed else _LIFT * scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array
@@ -18,20 +19,20 @@ class LinearLogScore(ConvexFitter):
 
     kind = "concave, certified"
 
+    @override
     def solve(self) -> Solution:
-        """Fit the weights, every observation counting once."""
         return self._solve(None)
 
+    @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Fit again for many countings u of the observations, (replicate, n) → (replicate, K)."""
         return self._solve(counts).x
 
+    @override
     def weight_slopes(self, weights: Array) -> Array:
-        """Slopes of minus the total score in the weights, (K,)."""
         return -self._ratios(weights).sum(axis=1)
 
+    @override
     def bend(self, weights: Array) -> Array:
-        """Half the Hessian of minus the total score in the weights, (K, K)."""
         ratios = self._ratios(weights)
         return ratios @ ratios.T / 2
 

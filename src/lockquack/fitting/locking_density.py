@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from scipy.special import expit
+from typing_extensions import override
 
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array, softmax
@@ -34,8 +35,8 @@ class LockingDensity(ConvexFitter, ABC):
     def expansions(self, weights: Array) -> tuple[Array, Array]:
         """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
 
+    @override
     def solve(self) -> Solution:
-        """Fit the weights, every observation counting once."""
         equal = np.full(self.objective.K, 1.0 / self.objective.K)
         return self._newton(np.ones(self.objective.n_obs), equal)
 
@@ -65,16 +66,16 @@ class LockingDensity(ConvexFitter, ABC):
             w[b] = self.refit(counts[b], x)
         return w
 
+    @override
     def refit(self, counts: Array, x: Array) -> Array:
-        """Fit again, exactly, for one counting of the observations, (n,) → (K,)."""
         return self._newton(counts, 0.9 * x + 0.1 / self.objective.K).x
 
+    @override
     def weight_slopes(self, weights: Array) -> Array:
-        """Slopes of minus the total score in the weights, (K,)."""
         return self.expansions(weights)[0].sum(axis=1)
 
+    @override
     def bend(self, weights: Array) -> Array:
-        """Half the Hessian of minus the total score in the weights, (K, K)."""
         return self.expansions(weights)[1].sum(axis=2) / 2
 
     def _newton(self, counts: Array, start: Array) -> Solution:
@@ -94,8 +95,8 @@ class LockingLogScore(LockingDensity):
     :math:`\mathrm{Cov}_w \ell`, expectations under the pool.
     """
 
+    @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:
-        """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
         tables = self.objective.densities.tables[INTEGRAL]
         parts = [self._moments(nodes, weights) for nodes in tables]
         mean = np.concatenate([each for each, _ in parts], axis=1)
@@ -120,8 +121,8 @@ class LockingPairwise(LockingDensity):
     :math:`r_z = \ell(z) - \ell(y)`.
     """
 
+    @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:
-        """Slopes, (K, n), and Hessians, (K, K, n), of minus each score in the weights."""
         logp = self.objective.jets.logp
         (neighbours,) = (nodes.logp for nodes in self.objective.densities.tables[NEIGHBOURS])
         ratios = neighbours - logp[:, None]  # (K, neighbour, n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array
@@ -36,12 +37,12 @@ class LockingHyvarinen(ConvexFitter):
         flat = jets.grad.reshape(self.objective.K, -1)
         return flat @ flat.T, jets.curv.sum(axis=(1, 2))
 
+    @override
     def solve(self) -> Solution:
-        """Fit the weights, every observation counting once."""
         return self._solve(*self.quadratic)
 
+    @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Fit again for many countings u of the observations, (replicate, n) → (replicate, K)."""
         jets = self.objective.jets
         row, column = np.triu_indices(self.objective.K)
         upper = np.zeros((len(counts), row.size))
@@ -60,17 +61,17 @@ class LockingHyvarinen(ConvexFitter):
         Q, c = self.quadratic
         return float(x @ Q @ x + 2 * c @ x) - self.objective.space.log_prior(x)
 
+    @override
     def weight_slopes(self, weights: Array) -> Array:
-        """Slopes of minus the total score in the weights, (K,)."""
         Q, c = self.quadratic
         return 2.0 * (Q @ weights + c)
 
+    @override
     def bend(self, weights: Array) -> Array:
-        """Half the Hessian of minus the total score in the weights, (K, K)."""
         return self.quadratic[0]
 
+    @override
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
-        """Range of the total score at ``weights + t · direction`` for t from first to last."""
         slope = direction @ self.weight_slopes(weights)
         bend = direction @ self.quadratic[0] @ direction
         places = np.array([first, last])

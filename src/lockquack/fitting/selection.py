@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
@@ -21,8 +22,8 @@ class SelectionFitter(Fitter):
         scale = float(np.abs(self.objective.model_scores()).sum(axis=1).max())
         return certain(x, -float(self.objective.model_scores().sum(axis=1).max()), scale)
 
+    @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Choose again for many countings of the observations, (replicate, n)."""
         totals = counts @ self.objective.model_scores().T
         return np.eye(self.objective.K)[totals.argmax(axis=1)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
@@ -27,8 +28,8 @@ class SmoothFitter(Fitter):
     kind = "multi-start"
     refits_cheaply = False
 
+    @override
     def solve(self) -> Solution:
-        """Fit the parameters, every observation counting once."""
         count = int(np.clip(2 * self.objective.space.size, _FEWEST, _MOST))
         starts = self.objective.space.starts(count)
         scale = self._scale(starts[0])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.jets import Array, Jet, softmax
 from lockquack.operators.space import Mask, Space
@@ -158,12 +159,12 @@ class SumOverNodes(Normaliser):
         self.operator, self.nodes = operator, nodes
         self.n_obs = nodes.logp.shape[-1]
 
+    @override
     def log_norm(self, x: Array) -> Array:
-        """Log of the integral of the pool, (n,)."""
         return np.asarray(self._shares(x)[1])
 
+    @override
     def tangents(self, x: Array) -> tuple[Array, Array]:
-        """Return the same, and its derivatives in the parameters, (P, n)."""
         share, log_norm = self._shares(x)
         with np.errstate(invalid="ignore"):
             slopes = self.operator.density_tangents(self.nodes.logp, x)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.errors import ParameterError
 from lockquack.jets import (
@@ -65,8 +66,8 @@ class Hoelder(Operator):
         self.p = None if p is None else float(p)
 
     @property
+    @override
     def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
         return {} if self.p is None else {"p": self.p}
 
     @property
@@ -92,8 +93,8 @@ class Hoelder(Operator):
         order = Interval("power", 1, -_BOUND, _BOUND, first=(0.5, 0.05, 1.0, -1.0, 2.0))
         return Space((weights, order))
 
+    @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         weights, order = self._split(x)
         bounded = _without_infinity(jets, order)
         pooled = power_pool(bounded, log_column(weights, jets.logp.ndim), order)
@@ -111,8 +112,8 @@ class Hoelder(Operator):
             return slopes.by_log_coef
         return join_jets([slopes.by_log_coef, stack_jets([slopes.by_power])])
 
+    @override
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
         weights, order = self._split(x)
         jets = _without_infinity(jets, order)
         return push_through_pool(jets, log_column(weights, jets.logp.ndim), order, member, tangent)
@@ -126,8 +127,8 @@ class Hoelder(Operator):
         """Return the order."""
         return {"power": np.asarray(self._split(x)[1])}
 
+    @override
     def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
-        """Return what is left for some of the models, where the others have no weight."""
         return self, np.concatenate([x[: keep.size][keep], x[keep.size :]])
 
     def _split(self, x: Array) -> tuple[Array, float]:

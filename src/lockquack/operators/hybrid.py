@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet
@@ -25,8 +26,8 @@ class SignedLocking(Locking):
         self.sd = sd
 
     @property
+    @override
     def on_simplex(self) -> bool:  # type: ignore[override]
-        """Whether the weights sum to one: they need not."""
         return False
 
     def space(self, concentration: Array) -> Space:
@@ -89,8 +90,8 @@ class Hybrid(CompositeOperator):
         self.signed, self.prior_sd = bool(signed), float(prior_sd)
 
     @property
+    @override
     def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
         return {"signed": True, "prior_sd": self.prior_sd} if self.signed else {}
 
     @property

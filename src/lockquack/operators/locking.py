@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.errors import unknown_name
 from lockquack.jets import Array, Jet, column, log_linear_pool
@@ -55,8 +56,8 @@ class Locking(PowerPool):
         self.kind = weights
 
     @property
+    @override
     def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
         return {} if self.on_simplex else {"weights": self.kind}
 
     @property
@@ -80,14 +81,14 @@ class Locking(PowerPool):
         weights = self.weights(x, K)
         return weights if np.allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-9) else None
 
+    @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         return log_linear_pool(jets, x)
 
+    @override
     def tangents(self, jets: Jet, x: Array) -> Jet:
-        """Differentiate the pool in the logarithms of the weights."""
         return jets.times(column(x, jets.logp.ndim))
 
+    @override
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
         return tangent.times(x[member])

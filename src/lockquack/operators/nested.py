@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array, Jet, join_jets, stack_jets
@@ -149,24 +150,24 @@ class CompositeOperator(Operator):
         """Lay out the parameters of the outer pool, then those of each inner one."""
         return self.composite(concentration.size).space(concentration)
 
+    @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         return self.composite(len(jets.logp)).pool(jets, x)
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
         """Differentiate the pool in the parameters."""
         return self.composite(len(jets.logp)).tangents(jets, x)
 
+    @override
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
         return self.composite(len(jets.logp)).push(jets, x, member, tangent)
 
     def weights(self, x: Array, K: int) -> Array:
         """Share of each model in the pool, (K,)."""
         return self.composite(K).weights(x, K)
 
+    @override
     def mixture_above(self, x: Array, K: int) -> Array | None:
-        """Coefficients of a mixture above the pool, (K,), where such a bound is known."""
         return self.composite(K).mixture_above(x, K)
 
     def restrict(self, x: Array, keep: Mask) -> None:
@@ -264,8 +265,8 @@ class Nested(CompositeOperator):
 
         return self._with(self.outer, (bound(*member) for member in self.members))
 
+    @override
     def composite(self, K: int) -> Composite:
-        """Return the composition for K models."""
         everything = tuple(range(K))
         return Composite(
             self.outer,
@@ -284,8 +285,8 @@ class Nested(CompositeOperator):
         }
 
     @property
+    @override
     def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
         return {
             "outer": self.outer.describe(),
             "members": [
@@ -295,8 +296,8 @@ class Nested(CompositeOperator):
         }
 
     @classmethod
+    @override
     def from_options(cls, options: Mapping[str, Any]) -> Nested:
-        """Make it again from its options."""
         members = [
             names[0] if operator is None else (cls.from_description(operator), names)
             for operator, names in options["members"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.jets import Array, Jet, column, power_pool, power_pool_derivatives, push_through_pool
 from lockquack.operators.base import Operator
@@ -23,8 +24,8 @@ class PowerPool(Operator, ABC):
         """Weights on the simplex."""
         return Space((Simplex("weights", concentration.size, concentration),))
 
+    @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         return power_pool(jets, log_column(x, jets.logp.ndim), self.power)
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
@@ -32,8 +33,8 @@ class PowerPool(Operator, ABC):
         log_coef = log_column(x, jets.logp.ndim)
         return power_pool_derivatives(jets, log_coef, self.power).by_log_coef
 
+    @override
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
         return push_through_pool(jets, log_column(x, jets.logp.ndim), self.power, member, tangent)
 
 

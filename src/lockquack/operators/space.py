@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
+from typing_extensions import override
 
 from lockquack.jets import Array
 
@@ -93,13 +94,13 @@ class Weights(Block, ABC):
 
     concentration: Array  # (size,)
 
+    @override
     def free(self, x: Array) -> Array:
-        """Return free coordinates of parameters."""
         with np.errstate(divide="ignore"):
             return np.log(x)
 
+    @override
     def log_prior(self, x: Array) -> float:
-        """Log density of the prior, up to a constant."""
         held = self.concentration != 1  # 0 · log 0 is 0
         return float((self.concentration[held] - 1.0) @ np.log(x[held]))
 
@@ -123,12 +124,12 @@ class Simplex(Weights):
         """Which weights are above a share of an equal one."""
         return x > least / self.size
 
+    @override
     def natural(self, z: Array) -> Array:
-        """Return the parameters at free coordinates."""
         return np.exp(log_softmax(z))
 
+    @override
     def pull(self, z: Array, slopes: Array) -> Array:
-        """Turn slopes in the log weights into slopes in the free coordinates."""
         x = self.natural(z).reshape(-1, *[1] * (slopes.ndim - 1))
         return slopes - x * slopes.sum(axis=0)
 
@@ -156,8 +157,8 @@ class Positive(Weights):
         """Move weights of exactly zero to where their logarithm can move."""
         return np.maximum(x, least)
 
+    @override
     def natural(self, z: Array) -> Array:
-        """Return the parameters at free coordinates."""
         return np.exp(z)
 
     def pull(self, z: Array, slopes: Array) -> Array:
@@ -193,12 +194,12 @@ class Real(Block):
         """Return the slopes as they are."""
         return slopes
 
+    @override
     def log_prior(self, x: Array) -> float:
-        """Log density of the prior, up to a constant."""
         return float(-0.5 * np.square((x - 1.0 / self.size) / self.sd).sum())
 
+    @override
     def prior_slopes(self, x: Array) -> Array:
-        """Slopes of the log prior."""
         return (1.0 / self.size - x) / self.sd**2
 
     def starts(self, count: int, rng: np.random.Generator) -> Array:
@@ -218,8 +219,8 @@ class Phases(Block):
         """Whether the angles differ by as much as the cap allows."""
         return self.cap is not None and bool(np.ptp(x) > 0.999 * self.cap)
 
+    @override
     def natural(self, z: Array) -> Array:
-        """Return the angles at free coordinates."""
         return z if self.cap is None else self.cap * np.square(np.sin(z / 2))
 
     def free(self, x: Array) -> Array:
@@ -229,8 +230,8 @@ class Phases(Block):
         share = np.clip((x - x.min()) / self.cap, 1e-12, 1.0 - 1e-12)
         return 2 * np.arcsin(np.sqrt(share))
 
+    @override
     def pull(self, z: Array, slopes: Array) -> Array:
-        """Turn slopes in the angles into slopes in the free coordinates."""
         if self.cap is None:
             return slopes
         factor = self.cap * np.sin(z) / 2
@@ -264,17 +265,17 @@ class Interval(Block):
         distance = np.minimum(x - self.low, self.high - x)
         return bool((distance < _AT_BOUND * (self.high - self.low)).any())
 
+    @override
     def natural(self, z: Array) -> Array:
-        """Return the numbers at free coordinates."""
         return self._middle + self._half * np.tanh(z / self._half)
 
+    @override
     def free(self, x: Array) -> Array:
-        """Return free coordinates of numbers."""
         share = np.clip((x - self._middle) / self._half, -1 + 1e-12, 1 - 1e-12)
         return self._half * np.arctanh(share)
 
+    @override
     def pull(self, z: Array, slopes: Array) -> Array:
-        """Turn slopes in the numbers into slopes in the free coordinates."""
         factor = 1.0 - np.square(np.tanh(z / self._half))
         return factor.reshape(-1, *[1] * (slopes.ndim - 1)) * slopes
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from typing_extensions import override
 
 from lockquack.errors import ParameterError
 from lockquack.jets import (
@@ -75,8 +76,8 @@ class Superposition(Operator):
         self.capped = capped
 
     @property
+    @override
     def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
         given = {} if self.phases is None else {"phases": self.phases}
         return {**given, "capped": True} if self.capped else given
 
@@ -107,8 +108,8 @@ class Superposition(Operator):
         weights = self.weights(x, K)
         return weights * np.count_nonzero(weights, axis=0)
 
+    @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""
         return power_pool(jets, self._log_coef(x, jets), 0.5)
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
@@ -119,8 +120,8 @@ class Superposition(Operator):
             return by_log_weight
         return join_jets([by_log_weight, slopes.by_phase])
 
+    @override
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        """Carry derivatives of one member's jet, along a leading axis, through the pool."""
         return push_through_pool(jets, self._log_coef(x, jets), 0.5, member, tangent)
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
@@ -131,8 +132,8 @@ class Superposition(Operator):
         sign = np.sign(relative[np.abs(relative).argmax()]) or 1.0
         return {"phases": sign * relative + 0.0}
 
+    @override
     def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
-        """Return what is left for some of the models, where the others have no weight."""
         if self.phases is None:
             return self, x[np.tile(keep, 2)]
         return Superposition(self._given_phases(keep.size)[keep]), x[keep]
@@ -174,12 +175,12 @@ class OverlapNorm(Normaliser):
         self.log_size = logs.max(axis=(0, 1))
         self.overlap = np.exp(logs - self.log_size)
 
+    @override
     def log_norm(self, x: Array) -> Array:
-        """Log of the integral of the pool, (n,)."""
         return self.tangents(x)[0]
 
+    @override
     def tangents(self, x: Array) -> tuple[Array, Array]:
-        """Return the same, and its derivatives in the parameters, (P, n)."""
         weights, phases = self.operator._split(x, len(self.overlap))
         amplitude = np.sqrt(weights) * np.exp(1j * phases)
         # conj(a_j) Σ_k B_jk a_k: real parts add up to Z, imaginary ones turn with the phase.

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.draws.psis import psis
 from lockquack.errors import NonFiniteError, UnsupportedError
@@ -46,22 +47,22 @@ class WeightedDraws(HasIntervals):
         return cls(np.take_along_axis(draws, order, axis=0), mass / mass[-1], whole)
 
     @property
+    @override
     def discrete(self) -> bool:
-        """Whether outcomes are whole numbers."""
         return self.whole
 
+    @override
     def cdf(self, y: Array) -> Array:
-        """Probability of at most y, (point, n) → (point, n)."""
         below = np.stack([(self.draws <= point).sum(axis=0) for point in y])
         return np.take_along_axis(np.pad(self.mass, ((1, 0), (0, 0))), below, axis=0)
 
+    @override
     def quantile(self, p: Array) -> Array:
-        """Smallest draws up to which there is probability p, (point,) → (point, n)."""
         before = np.stack([(self.mass < each).sum(axis=0) for each in p])
         return np.take_along_axis(self.draws, before, axis=0)
 
+    @override
     def shortest(self, prob: float) -> Array:
-        """Return the ends of the shortest interval of at least that probability, (2, n)."""
         ends = []
         for draws, mass in zip(self.draws.T, self.mass.T, strict=True):
             before = np.concatenate([[0.0], mass[:-1]])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.draws.blocks import Kind
 from lockquack.jets import Array
@@ -103,8 +104,8 @@ class PooledDistribution(HasIntervals):
         return sum(part.obs.stop - part.obs.start for part in self.laid)
 
     @property
+    @override
     def discrete(self) -> bool:
-        """Whether outcomes are whole numbers."""
         return self.laid[0].grid is None
 
     @property
@@ -145,17 +146,17 @@ class PooledDistribution(HasIntervals):
             logp = self.pool(self.log_components(y), np.arange(self.n_obs)) - self.log_norm
         return np.where(np.isnan(logp) & ~np.isnan(y), -np.inf, logp)
 
+    @override
     def cdf(self, y: Array) -> Array:
-        """Probability of at most y, (point, n) → (point, n)."""
         return self._by_group(lambda i, y: self._rows(i).cdf(y), y)
 
+    @override
     def quantile(self, p: Array) -> Array:
-        """Outcomes below which there is probability p, (point,) or (point, n) → (point, n)."""
         p = np.broadcast_to(p[:, None] if p.ndim == 1 else p, (len(p), self.n_obs))
         return self._by_group(lambda i, p: self._rows(i).quantile(p), p)
 
+    @override
     def shortest(self, prob: float) -> Array:
-        """Return the ends of the shortest interval of that probability, (2, n)."""
         return self._by_group(lambda i: _shortest(self._rows(i), prob))
 
     def mean(self) -> Array:
@@ -266,57 +267,57 @@ class RepeatedDistribution(PooledDistribution):
     copies: int = 1
 
     @property
+    @override
     def n_obs(self) -> int:
-        """Number of observations."""
         return self.copies
 
     @property
+    @override
     def missing(self) -> Array:
-        """Mass of each model that the nodes do not see, (K, n)."""
         return self._repeat(super().missing)
 
     @property
+    @override
     def pareto_k(self) -> Array:
-        """Pareto k̂ of each model and observation, (K, n): zero."""
         return self._repeat(super().pareto_k)
 
     @property
+    @override
     def log_norm(self) -> Array:
-        """Log integral of the pool, (n,)."""
         return self._repeat(super().log_norm)
 
     @property
+    @override
     def relative_error(self) -> Array:
-        """Bound on the relative error of the integral, (n,)."""
         return self._repeat(super().relative_error)
 
+    @override
     def log_components(self, y: Array) -> Array:
-        """Log densities of the models at outcomes (point, n) → (K, point, n)."""
         return super().log_components(y.reshape(-1, 1)).reshape(-1, *y.shape)
 
+    @override
     def cdf(self, y: Array) -> Array:
-        """Probability of at most y, (point, n) → (point, n)."""
         return self._rows(0).cdf(y.reshape(-1, 1)).reshape(y.shape)
 
+    @override
     def quantile(self, p: Array) -> Array:
-        """Outcomes below which there is probability p, (point,) or (point, n) → (point, n)."""
         values = self._rows(0).quantile(p.reshape(-1, 1))
         return self._repeat(values) if p.ndim == 1 else values.reshape(p.shape)
 
+    @override
     def shortest(self, prob: float) -> Array:
-        """Return the ends of the shortest interval of that probability, (2, n)."""
         return self._repeat(super().shortest(prob))
 
+    @override
     def mean(self) -> Array:
-        """Mean at each observation, (n,); NaN or infinite where the tails are too heavy for one."""
         return self._repeat(super().mean())
 
+    @override
     def var(self) -> Array:
-        """Variance at each observation, (n,); infinite where the tails are too heavy for one."""
         return self._repeat(super().var())
 
+    @override
     def mode(self) -> Array:
-        """Outcome of the highest density, (n,)."""
         return self._repeat(super().mode())
 
     def _repeat(self, values: Array) -> Array:

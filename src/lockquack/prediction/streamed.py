@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.jets import Array
 from lockquack.models.source import Source
@@ -48,54 +49,54 @@ class StreamedDistribution(PooledDistribution):
     progressbar: bool | None
 
     @property
+    @override
     def n_obs(self) -> int:
-        """Number of observations."""
         return next(iter(self.models.values())).n_obs
 
     @property
+    @override
     def discrete(self) -> bool:
-        """Whether outcomes are whole numbers."""
         return are_discrete(self.models)
 
     @property
+    @override
     def missing(self) -> Array:
-        """Mass of each model that the nodes do not see, (K, n)."""
         return self._norms_of_all[2 : 2 + len(self.models)]
 
     @property
+    @override
     def pareto_k(self) -> Array:
-        """Pareto k̂ of each model and observation, (K, n); zero unless leave-one-out."""
         return self._norms_of_all[2 + len(self.models) :]
 
     @property
+    @override
     def log_norm(self) -> Array:
-        """Log integral of the pool, (n,)."""
         return self._norms_of_all[0]
 
     @property
+    @override
     def relative_error(self) -> Array:
-        """Bound on the relative error of the integral, (n,)."""
         return self._norms_of_all[1]
 
+    @override
     def log_components(self, y: Array) -> Array:
-        """Log densities of the models at outcomes (point, n) → (K, point, n)."""
         return self._ask(lambda group, y: group.log_components(y), y)
 
+    @override
     def cdf(self, y: Array) -> Array:
-        """Probability of at most y, (point, n) → (point, n)."""
         return self._ask(lambda group, y: group.cdf(y), y)
 
+    @override
     def quantile(self, p: Array) -> Array:
-        """Outcomes below which there is probability p, (point,) or (point, n) → (point, n)."""
         p = np.broadcast_to(p[:, None] if p.ndim == 1 else p, (len(p), self.n_obs))
         return self._ask(lambda group, p: group.quantile(p), p)
 
+    @override
     def shortest(self, prob: float) -> Array:
-        """Return the ends of the shortest interval of that probability, (2, n)."""
         return self._ask(lambda group: group.shortest(prob))
 
+    @override
     def mode(self) -> Array:
-        """Outcome of the highest density, (n,)."""
         return self._ask(lambda group: group.mode())
 
     @cached_property

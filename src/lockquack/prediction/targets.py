@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, stack_jets
@@ -38,18 +39,18 @@ class ModelTarget(Target):
         self.narrow = pool.operator.vanishes_with_any
         self.is_mixture = pool.operator.normalised
 
+    @override
     def log_components(self, y: Array) -> Array:
-        """Log densities of the models at points (n, d) → (K, n)."""
         row = np.zeros(1, dtype=np.intp)
         return np.stack([member.logpdf_at(y[:, None], row)[:, 0] for member in self.members])
 
+    @override
     def pool(self, log_components: Array) -> Array:
-        """Log density of the pool, not normalised, from those of its members."""
         with np.errstate(invalid="ignore"):
             return self.own(log_components, np.zeros(log_components.shape[-1], dtype=np.intp))
 
+    @override
     def with_gradient(self, y: Array) -> tuple[Array, Array]:
-        """Log density of the pool at points (n, d), and its gradient."""
         jets = stack_jets([member.jet_at(y, 0) for member in self.members])
         pooled = self.own.jet(jets, np.zeros(len(y), dtype=np.intp))
         return pooled.logp, pooled.grad

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from typing_extensions import override
 
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import ParameterError, ScaleError
@@ -86,25 +87,25 @@ class Hyvarinen(Rule):
         get_transform(str(self.transform))
 
     @property
+    @override
     def options(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
         return {"scale": self.scale, "transform": self.transform, "bounds": self.bounds}
 
+    @override
     def with_scale(self, scale: Any) -> Hyvarinen:
-        """Return the rule with another unit of the outcome."""
         if self.scale is not None:
             raise ParameterError(f"There are two scales, {self!r} and scale={scale!r}; give one.")
         return replace(self, scale=scale)
 
     @cached_property
+    @override
     def coordinates(self) -> Transform | None:
-        """The change of coordinates by whose weight it looks at derivatives; None: as they are."""
         if self.transform is None:
             return None
         return get_transform(self.transform) if self.bounds is None else Logit(*self.bounds)
 
+    @override
     def unit(self, y: Array) -> Array:
-        """Units of the outcome, one per component, from outcomes of shape (n, d)."""
         n, d = y.shape
         if self.scale is not None:
             return _given_unit(self.scale, d)
@@ -138,12 +139,12 @@ class Hyvarinen(Rule):
         """Score each observation, (n,), from jets in units of the outcome."""
         return -(2.0 * pooled.jet.curv + pooled.jet.grad**2).sum(axis=-1)
 
+    @override
     def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
-        """Slopes of the scores in the parameters, (P, n)."""
         return -2.0 * (tangent.jet.curv + pooled.jet.grad * tangent.jet.grad).sum(axis=-1)
 
+    @override
     def mcse(self, collapsed: Collapsed, unit: Array) -> float:
-        """Monte Carlo standard error of the total score of a model."""
         return collapsed.mcse(unit)
 
 

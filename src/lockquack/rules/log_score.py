@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
 from lockquack.rules.base import Pooled, Rule
@@ -44,14 +46,14 @@ class LogScore(Rule):
     wishes = (INTEGRAL,)
     needs_density = True
 
+    @override
     def score(self, pooled: Pooled) -> Array:
-        """Score each observation, (n,)."""
         return pooled.jet.logp - pooled.known[INTEGRAL]
 
+    @override
     def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
-        """Slopes of the scores in the parameters, (P, n)."""
         return tangent.jet.logp - tangent.known[INTEGRAL]
 
+    @override
     def mcse(self, collapsed: Collapsed, unit: Array) -> float:
-        """Monte Carlo standard error of the total score of a model."""
         return collapsed.mcse_logp()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
+from typing_extensions import override
 
 from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
@@ -53,12 +54,12 @@ class PairwiseScore(Rule):
     wishes = (NEIGHBOURS,)
     is_for_discrete = True
 
+    @override
     def score(self, pooled: Pooled) -> Array:
-        """Score each observation, (n,)."""
         return np.asarray(-np.logaddexp(0.0, _rise(pooled)).sum(axis=0))
 
+    @override
     def slopes(self, pooled: Pooled, tangent: Pooled) -> Array:
-        """Slopes of the scores in the parameters, (P, n)."""
         share = expit(_rise(pooled))
         with np.errstate(invalid="ignore"):
             return -np.where(share > 0, share * _rise(tangent), 0.0).sum(axis=-2)
