@@ -110,17 +110,17 @@ def test_the_table_shows_what_combining_bought(rng):
 def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
     monkeypatch.setenv("LOCKQUACK_NUM_THREADS", "1")
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 5)
-    laid = []
+    node_groups = []
 
     def watched(*args, **options):
-        assert not any(each() for each in laid)
+        assert not any(each() for each in node_groups)
         parts = lay_nodes(*args, **options)
-        laid.extend(weakref.ref(part) for part in parts)
+        node_groups.extend(weakref.ref(part) for part in parts)
         return parts
 
     monkeypatch.setattr(streamed, "lay_nodes", watched)
     table = lock(example_models(30)).coverage([0.5, 0.9], loo=False)
-    assert len(laid) == 6
+    assert len(node_groups) == 6
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 30)
     pd.testing.assert_frame_equal(lock(example_models(30)).coverage([0.5, 0.9], loo=False), table)
 

@@ -177,3 +177,20 @@ def test_the_pooled_masses_of_one_person_sum_to_one(visits, fits, judged):
     logq = lq.lock(models, rule="log", scores="held-out").objective.scores(w)
     np.testing.assert_allclose(logq, (pooled - log_norm)[:80, person], atol=1e-6)
     assert np.exp(logq).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_signed_hybrid_without_a_normaliser_is_refused(rng):
+    # A negative exponent of a model that ends at 30 makes the pool infinite beyond.
+    from lockquack.operators.pool import Pool
+    from lockquack.prediction.tails import heaviest_tail
+
+    y = rng.poisson(4.0, size=12)
+    models = {
+        "poisson": lq.from_family("poisson", y=y, mu=np.full((2, 5), 4.0)),
+        "binomial": lq.from_family("binomial", y=y, n=30, p=np.full((2, 5), 0.15)),
+    }
+    sources = {name: model.source for name, model in models.items()}
+    x = np.array([0.5, 1.0, -0.3, 0.5, 0.5])  # w0, w1, w2 and the mixture's weights
+    found = heaviest_tail(sources, Pool(lq.Hybrid(signed=True), x, 2))
+    assert found is not None
+    assert not found[1] < -1

@@ -412,5 +412,5 @@ def test_memory_does_not_hold_draws_on_nodes(rng):
     pooled = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    on_nodes = sum(part.nodes.logp[0].size for part in pooled.laid)
+    on_nodes = sum(part.nodes.logp[0].size for part in pooled.node_groups)
     assert most < 0.05 * 8 * on_nodes * 2 * n_draws

@@ -225,14 +225,14 @@ def test_outcomes_of_any_size_are_summed_completely(mu):
         name: lq.from_family("poisson", y=y, mu=np.full((1, 1), mean))
         for name, mean in (("a", mu), ("b", other))
     }
-    (laid,) = lay_nodes(sources_of(models), loo=False)
-    assert laid.outcomes.size < 60 * np.sqrt(mu) + 40
+    (node_groups,) = lay_nodes(sources_of(models), loo=False)
+    assert node_groups.outcomes.size < 60 * np.sqrt(mu) + 40
     w = np.array([0.5, 0.5])
-    log_norm, _ = laid.log_norm(Pool(Locking(), w, 2))
+    log_norm, _ = node_groups.log_norm(Pool(Locking(), w, 2))
     np.testing.assert_allclose(
         log_norm, np.sqrt(mu * other) - (mu + other) / 2, atol=3e-9 * mu**0.5
     )
-    assert laid.missing.max() < 1e-6
+    assert node_groups.missing.max() < 1e-6
 
 
 def test_supports_that_differ_are_summed_where_they_overlap():

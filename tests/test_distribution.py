@@ -355,7 +355,7 @@ def test_blocks_of_observations_join(rng, monkeypatch):
     whole = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 3)
     parts = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
-    assert len(parts.laid) == 3
+    assert len(parts.node_groups) == 3
     for method in ("mean", "var", "mode"):
         np.testing.assert_allclose(getattr(whole, method)(), getattr(parts, method)(), atol=1e-6)
     np.testing.assert_allclose(whole.cdf(y[None]), parts.cdf(y[None]), atol=1e-9)
@@ -377,7 +377,7 @@ def test_what_is_the_same_everywhere_is_computed_once(rng):
     }
     w, p = np.array([0.5, 0.5]), np.array([0.1, 0.9])
     short, long = (pooled_distribution(m, Locking(), w) for m in (once, each))
-    assert short.laid[0].obs == slice(0, 1)
+    assert short.node_groups[0].obs == slice(0, 1)
     assert short.n_obs == long.n_obs == 5
     for name in ("log_norm", "relative_error", "missing", "pareto_k"):
         np.testing.assert_allclose(getattr(short, name), getattr(long, name), atol=1e-9)

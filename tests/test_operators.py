@@ -589,7 +589,7 @@ def pdf(name, mu, sigma, nu=np.inf):
     return lambda y: size * (1 + ((y - mu) / sigma) ** 2 / nu) ** (-(nu + 1) / 2)
 
 
-def laid(kind, K):
+def node_groups(kind, K):
     """The nodes that the package lays for densities without uncertain parameters, and those."""
     models = {
         str(k): lq.from_family(
@@ -610,7 +610,7 @@ def quad(function):
 @pytest.mark.parametrize("kind", DENSITIES)
 @pytest.mark.parametrize("K", [2, 3])
 def test_the_closed_form_is_the_integral(kind, K):
-    nodes, frozen = laid(kind, K)
+    nodes, frozen = node_groups(kind, K)
     rng = np.random.default_rng(K)
     phases = 2 * np.pi * rng.random(K)
     for operator in (Superposition(), Superposition(phases=phases), Superposition(capped=True)):
@@ -633,7 +633,7 @@ def test_the_closed_form_is_the_integral(kind, K):
     ids=repr,
 )
 def test_slopes_of_the_closed_form_match_finite_differences(kind, operator):
-    closed = operator.normaliser(laid(kind, 3)[0])
+    closed = operator.normaliser(node_groups(kind, 3)[0])
     x, step = somewhere(operator, 1), 1e-6
     log_norm, slopes = closed.tangents(x)
     np.testing.assert_array_equal(log_norm, closed.log_norm(x))
@@ -650,7 +650,7 @@ def test_slopes_of_the_closed_form_match_finite_differences(kind, operator):
 @of_total_one
 @pytest.mark.parametrize("shift", [-800.0, 800.0])
 def test_densities_up_to_a_constant_normalise_too(operator, shift):
-    nodes, x = laid("normals", 3)[0], somewhere(operator, 2)
+    nodes, x = node_groups("normals", 3)[0], somewhere(operator, 2)
     base, slopes = operator.normaliser(nodes).tangents(x)
     moved = operator.normaliser(Nodes(nodes.logp + shift, nodes.log_measure)).tangents(x)
     np.testing.assert_allclose(moved[0] - shift, base, atol=1e-9)

@@ -13,7 +13,7 @@ from lockquack.sources.csv import cmdstan_run, is_cmdstan
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelFiles:
     """A model's name and the files of its draws: several are chains in CSV."""
 
     name: str
@@ -31,7 +31,7 @@ class Source:
         return self.paths[0].suffix.lower() in (".csv", ".txt")
 
 
-def find_sources(arguments: Sequence[str]) -> list[Source]:
+def find_sources(arguments: Sequence[str]) -> list[ModelFiles]:
     """Find the files of each model.
 
     Files that CmdStan wrote for the chains of one program are one model.
@@ -48,14 +48,14 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
     return found
 
 
-def _source(argument: str) -> Source:
+def _source(argument: str) -> ModelFiles:
     name, path = "", argument
     if "=" in argument and not Path(argument).exists():
         name, path = argument.split("=", 1)
     paths = _expand(path)
     # 'fit-*.csv' is called fit
     stem = re.sub(r"[-_. ]*[*?\[].*", "", Path(path).stem) or paths[0].stem
-    return Source(name or stem, paths)
+    return ModelFiles(name or stem, paths)
 
 
 def _expand(path: str) -> tuple[Path, ...]:
@@ -67,9 +67,9 @@ def _expand(path: str) -> tuple[Path, ...]:
     return tuple(sorted(map(Path, glob(path)))) or (Path(path),)
 
 
-def _join_chains(sources: Sequence[Source]) -> list[Source]:
+def _join_chains(sources: Sequence[ModelFiles]) -> list[ModelFiles]:
     """Put single files of one Stan program, with chains of different numbers, together."""
-    joined: dict[str, Source] = {}
+    joined: dict[str, ModelFiles] = {}
     seen: set[tuple[str, str]] = set()
     for source in sources:
         path = source.paths[0]
@@ -85,6 +85,6 @@ def _join_chains(sources: Sequence[Source]) -> list[Source]:
                 "already. Say which files belong together: NAME='FILES*.csv'."
             )
         seen.add((program, chain))
-        before = joined.get(program, Source(program or path.stem, ()))
-        joined[program] = Source(before.name, (*before.paths, path))
+        before = joined.get(program, ModelFiles(program or path.stem, ()))
+        joined[program] = ModelFiles(before.name, (*before.paths, path))
     return list(joined.values())

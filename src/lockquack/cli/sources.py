@@ -12,7 +12,7 @@ from typing import Any
 
 import xarray as xr
 
-from lockquack.cli.files import Source, find_sources
+from lockquack.cli.files import ModelFiles, find_sources
 from lockquack.errors import LockquackError, UnsupportedError, unknown_name
 from lockquack.families import get_family
 from lockquack.files.formats import read_tree
@@ -50,7 +50,7 @@ def read_models(options: Namespace) -> dict[str, Model]:
 
 
 def read_model(
-    source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
+    source: ModelFiles, formula: Formula | None, outcome: Outcome | None, options: Namespace
 ) -> Model:
     """Read one model."""
     with _naming(source):
@@ -92,7 +92,7 @@ def read_outcome(given: str | None) -> Outcome | None:
 
 
 def _from_csv(
-    source: Source, formula: Formula | None, outcome: Outcome | None, options: Namespace
+    source: ModelFiles, formula: Formula | None, outcome: Outcome | None, options: Namespace
 ) -> Model:
     if outcome is None:
         raise UnsupportedError(
@@ -180,7 +180,7 @@ def _only(tree: xr.DataTree, group: str) -> str | None:
 
 
 @contextmanager
-def _naming(source: Source) -> Iterator[None]:
+def _naming(source: ModelFiles) -> Iterator[None]:
     """Put the file's name in front of any error raised inside."""
     try:
         yield

@@ -176,8 +176,10 @@ class _Bench:
             rule = PairwiseScore() if are_discrete(sources) else LogScore()
             what = "pools other than mixtures cannot be normalised"
             loo = scores == "loo"
-            laid = lay_nodes(sources, loo=loo, of_all=False, what=what, progressbar=progressbar)
-            gathered = gathered.with_nodes(laid)
+            node_groups = lay_nodes(
+                sources, loo=loo, of_all=False, what=what, progressbar=progressbar
+            )
+            gathered = gathered.with_nodes(node_groups)
             if rule.is_for_discrete:
                 found = gather(models, Locking(), rule, scores, progressbar).densities.tables
                 for wish, tables in found.items():
@@ -244,10 +246,10 @@ class _Bench:
 
     def _refine(self, pool: Pool) -> None:
         """Add nodes where this pool needs them; other methods profit from them too."""
-        if not pool.operator.normalised and self.gathered.laid:
+        if not pool.operator.normalised and self.gathered.node_groups:
             loo = self.scores == "loo"
-            laid = refine_nodes(self.gathered.laid, self.sources, pool, loo=loo)
-            self.gathered = self.gathered.with_nodes(laid)
+            node_groups = refine_nodes(self.gathered.node_groups, self.sources, pool, loo=loo)
+            self.gathered = self.gathered.with_nodes(node_groups)
 
     def _objectives(self, operator: Operator) -> tuple[Objective | None, Objective | None]:
         """Log score and H of a pool; None where it has no such score."""

@@ -19,7 +19,7 @@ from lockquack.models.observations import Observations
 from lockquack.models.source import Source
 from lockquack.operators.pool import Pool
 from lockquack.prediction.examine import examine_quadrature
-from lockquack.prediction.nodes import Laid
+from lockquack.prediction.nodes import NodeGroup
 from lockquack.prediction.tails import heaviest_tail
 from lockquack.remarks.base import Remark
 from lockquack.remarks.draws import HandfulOfDraws, HardlyAnyDraws, TooFewDraws
@@ -89,12 +89,14 @@ def examine_bounds(objective: Objective, x: Array) -> list[Remark]:
     return remarks
 
 
-def examine_nodes(laid: Sequence[Laid], pool: Pool, observations: Observations) -> list[Remark]:
+def examine_nodes(
+    groups: Sequence[NodeGroup], pool: Pool, observations: Observations
+) -> list[Remark]:
     """Remark on normalisers that the fit rests on and that may be wrong."""
-    if not laid:
+    if not groups:
         return []
-    error = np.concatenate([part.log_norm(pool.at(part.obs))[1] for part in laid])
-    missing = np.concatenate([part.missing for part in laid], axis=1).max(axis=0)
+    error = np.concatenate([part.log_norm(pool.at(part.obs))[1] for part in groups])
+    missing = np.concatenate([part.missing for part in groups], axis=1).max(axis=0)
     return examine_quadrature(np.maximum(error, missing), observations)
 
 

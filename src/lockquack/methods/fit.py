@@ -110,12 +110,12 @@ def _solve_resolved(
     """Solve, and return also the nodes that the solution rests on."""
     fitter = method.pose(gathered, concentration)
     solution = fitter.solve()
-    for _ in range(_REFINEMENTS if gathered.laid else 0):
+    for _ in range(_REFINEMENTS if gathered.node_groups else 0):
         pool = fitter.objective.pool(solution.x)
-        laid = refine_nodes(gathered.laid, models, pool, loo=loo)
-        if all(new is old for new, old in zip(laid, gathered.laid, strict=True)):
+        node_groups = refine_nodes(gathered.node_groups, models, pool, loo=loo)
+        if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
             break
-        gathered = gathered.with_nodes(laid)
+        gathered = gathered.with_nodes(node_groups)
         fitter = method.pose(gathered, concentration)
         solution = fitter.solve()
     return fitter, solution, gathered
@@ -137,7 +137,7 @@ def _examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
         remarks += examine_pareto(sources, pareto_k, fit.observations, affected)
     return [
         *remarks,
-        *examine_nodes(gathered.laid, pool, fit.observations),
+        *examine_nodes(gathered.node_groups, pool, fit.observations),
         *examine_monte_carlo(fit.names, gathered.collapsed, fit.mcse, scored),
         *examine_weights(fit.names, fitter, solution, fit.mcse, scored),
     ]

@@ -21,7 +21,7 @@ from lockquack.numeric import broadcast_if_constant
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
-from lockquack.prediction.nodes import Laid, lay_nodes
+from lockquack.prediction.nodes import NodeGroup, lay_nodes
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Rule
 from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS, Wish
@@ -34,12 +34,12 @@ class Gathered:
 
     densities: Densities
     collapsed: Sequence[Collapsed]
-    laid: Sequence[Laid] = ()
+    node_groups: Sequence[NodeGroup] = ()
 
-    def with_nodes(self, laid: Sequence[Laid]) -> Gathered:
+    def with_nodes(self, node_groups: Sequence[NodeGroup]) -> Gathered:
         """Return the same with other nodes."""
-        nodes = tuple(part.nodes for part in laid)
-        return replace(self.with_tables(INTEGRAL, nodes), laid=laid)
+        nodes = tuple(part.nodes for part in node_groups)
+        return replace(self.with_tables(INTEGRAL, nodes), node_groups=node_groups)
 
     def with_tables(self, wish: Wish, tables: Tables) -> Gathered:
         """Return the same with what was found for a wish."""

@@ -1,4 +1,4 @@
-"""Places that stand for all outcomes: quadrature nodes, or the outcomes themselves."""
+"""Quadrature nodes for pools of models; of discrete models, all their outcomes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _MOST_OUTCOMES = 2**20
 
 
 @dataclass(frozen=True)
-class Laid:
-    """Nodes for a slice of the observations, and what they may have missed."""
+class NodeGroup:
+    """Nodes for some consecutive observations, and what they may have missed."""
 
     obs: slice
     nodes: Nodes
@@ -71,7 +71,7 @@ def lay_nodes(
     of_all: bool = True,
     what: str = "the combination cannot be normalised",
     progressbar: bool | None = None,
-) -> list[Laid]:
+) -> list[NodeGroup]:
     """Evaluate the models where it takes to integrate pools of them, observation by observation.
 
     Without ``pools``, the nodes resolve each model and the geometric mean of any two, so that
@@ -87,26 +87,26 @@ def lay_nodes(
     own = [[pool.at(within(obs, slices)) for pool in pools] for obs in slices]
     parts = []
     with progress_bar(slices[-1].stop, "densities on nodes", progressbar) as advance:
-        laid = map_observations(lay, tuple(models.values()), slices, own)
-        for obs, part in zip(slices, laid, strict=True):
+        node_groups = map_observations(lay, tuple(models.values()), slices, own)
+        for obs, part in zip(slices, node_groups, strict=True):
             parts.append(replace(part, obs=obs))
             advance(obs.stop - obs.start)
     return parts
 
 
 def refine_nodes(
-    laid: Sequence[Laid], models: Mapping[str, Source], pool: Pooling, *, loo: bool
-) -> list[Laid]:
+    node_groups: Sequence[NodeGroup], models: Mapping[str, Source], pool: Pooling, *, loo: bool
+) -> list[NodeGroup]:
     """Add nodes where a particular pool needs them; groups that need none stay what they are."""
-    slices = [part.obs for part in laid]
-    pools = {part.obs.start: pool.at(within(part.obs, slices)) for part in laid}
+    slices = [part.obs for part in node_groups]
+    pools = {part.obs.start: pool.at(within(part.obs, slices)) for part in node_groups}
     rough = [
         part
-        for part in laid
+        for part in node_groups
         if part.grid is None or (part.log_norm(pools[part.obs.start])[1] > 1e-9).any()
     ]
     if not rough:
-        return list(laid)
+        return list(node_groups)
     refine = partial(_refine, support=support_of(models, of_all=False), loo=loo)
     groups = [part.obs for part in rough]
     own = [pools[obs.start] for obs in groups]
@@ -114,19 +114,19 @@ def refine_nodes(
     new = {part.obs.start: each for part, each in zip(rough, refined, strict=True) if each}
     return [
         replace(new[part.obs.start], obs=part.obs) if part.obs.start in new else part
-        for part in laid
+        for part in node_groups
     ]
 
 
 def _refine(
     models: Sequence[Source],
     obs: slice,
-    part: Laid,
+    part: NodeGroup,
     pool: Pooling,
     *,
     support: tuple[float, float],
     loo: bool,
-) -> Laid | None:
+) -> NodeGroup | None:
     """Add nodes to those of a group; None if it needs none."""
     if part.grid is None:
         return _more_outcomes(part, lambda: members_at(models, obs, loo=loo), support, pool)
@@ -148,16 +148,16 @@ def _lay(
     support: tuple[float, float],
     discrete: bool,
     loo: bool,
-) -> Laid:
+) -> NodeGroup:
     members = members_at(models, obs, loo=loo)
     pareto_k = np.stack([member.pareto_k for member in members])
     if discrete:
         nodes, outcomes, missing = _all_outcomes(members, support, pools)
-        return Laid(obs, nodes, None, outcomes, missing, pareto_k)
+        return NodeGroup(obs, nodes, None, outcomes, missing, pareto_k)
     grid, missing = _resolve(members, support, pools, detailed=False)
     if (missing > _MISSING).any():
         grid, missing = _resolve(members, support, pools, detailed=True)
-    return Laid(obs, grid.nodes(), grid, None, missing, pareto_k)
+    return NodeGroup(obs, grid.nodes(), grid, None, missing, pareto_k)
 
 
 def _resolve(
@@ -207,8 +207,11 @@ def _all_outcomes(
 
 
 def _more_outcomes(
-    part: Laid, members: Callable[[], list[Member]], support: tuple[float, float], pool: Pooling
-) -> Laid | None:
+    part: NodeGroup,
+    members: Callable[[], list[Member]],
+    support: tuple[float, float],
+    pool: Pooling,
+) -> NodeGroup | None:
     """Add the outcomes that a particular pool has mass on, if it has some beyond the others."""
     assert part.outcomes is not None
     outcomes, logp = _widened(

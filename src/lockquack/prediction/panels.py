@@ -83,7 +83,7 @@ def density_panel(
     one = slice(position, position + 1)
     pools = {name: pool.at(one) for name, pool in pools.items()}
     each = {name: OneModel(k) for k, name in enumerate(members)}
-    laid = lay_nodes(
+    nodes = lay_nodes(
         members,
         loo=loo,
         pools=[*pools.values(), *each.values()],
@@ -92,8 +92,8 @@ def density_panel(
         what="densities cannot be drawn",
         progressbar=False,
     )
-    combined = {name: PooledDistribution(members, pool, loo, laid) for name, pool in pools.items()}
-    single = {name: PooledDistribution(members, pool, loo, laid) for name, pool in each.items()}
+    combined = {name: PooledDistribution(members, pool, loo, nodes) for name, pool in pools.items()}
+    single = {name: PooledDistribution(members, pool, loo, nodes) for name, pool in each.items()}
     observed = [float(observations.values[position, 0])] if known else []
     drawn = single if models else {}
     ends = [_ends(each) for each in (*drawn.values(), *combined.values())]

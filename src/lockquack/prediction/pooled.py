@@ -17,7 +17,7 @@ from lockquack.operators.pool import OneModel, Pool, Pooling
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.threads import thread_map
 from lockquack.prediction.members import components, log_components, members_at
-from lockquack.prediction.nodes import Laid, lay_nodes, refine_nodes, within
+from lockquack.prediction.nodes import NodeGroup, lay_nodes, refine_nodes, within
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.discrete import DiscreteRows
 from lockquack.quadrature.grid import NODES, Components, Grid, Integrand, Rows
@@ -54,8 +54,8 @@ class PooledDistribution(HasIntervals):
     models: Mapping[str, Source]
     pool: Pooling
     loo: bool
-    laid: Sequence[Laid]
-    _known: dict[int, ContinuousRows | DiscreteRows] = field(default_factory=dict, repr=False)
+    node_groups: Sequence[NodeGroup]
+    _computed: dict[int, ContinuousRows | DiscreteRows] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -72,7 +72,7 @@ class PooledDistribution(HasIntervals):
         same = same and all(model.can.evaluate_once for model in models.values())
         if same:  # one observation tells about all
             slices = [slice(0, 1)]
-        laid = lay_nodes(
+        node_groups = lay_nodes(
             models,
             loo=loo,
             pools=[pool],
@@ -82,13 +82,13 @@ class PooledDistribution(HasIntervals):
         )
         if same:
             n = next(iter(models.values())).n_obs
-            return RepeatedDistribution(models, pool, loo, laid, copies=n)
-        return cls(models, pool, loo, laid)
+            return RepeatedDistribution(models, pool, loo, node_groups, copies=n)
+        return cls(models, pool, loo, node_groups)
 
     def with_pool(self, pool: Pooling) -> PooledDistribution:
         """Return another pool of the same models, on the same nodes and some more."""
-        laid = refine_nodes(self.laid, self.models, pool, loo=self.loo)
-        return replace(self, pool=pool, laid=laid, _known={})
+        node_groups = refine_nodes(self.node_groups, self.models, pool, loo=self.loo)
+        return replace(self, pool=pool, node_groups=node_groups, _computed={})
 
     def component(self, k: int) -> PooledDistribution:
         """Return one of the models by itself.
@@ -101,26 +101,26 @@ class PooledDistribution(HasIntervals):
     @property
     def n_obs(self) -> int:
         """Number of observations."""
-        return sum(part.obs.stop - part.obs.start for part in self.laid)
+        return sum(part.obs.stop - part.obs.start for part in self.node_groups)
 
     @property
     @override
     def discrete(self) -> bool:
-        return self.laid[0].grid is None
+        return self.node_groups[0].grid is None
 
     @property
     def missing(self) -> Array:
         """Mass of each model that the nodes do not see, (K, n)."""
-        return np.concatenate([part.missing for part in self.laid], axis=-1)
+        return np.concatenate([part.missing for part in self.node_groups], axis=-1)
 
     @property
     def pareto_k(self) -> Array:
         """Pareto k̂ of each model and observation, (K, n); zero unless leave-one-out."""
-        return np.concatenate([part.pareto_k for part in self.laid], axis=-1)
+        return np.concatenate([part.pareto_k for part in self.node_groups], axis=-1)
 
     @cached_property
     def _norms(self) -> list[tuple[Array, Array]]:
-        return [part.log_norm(self._pool_of(part)) for part in self.laid]
+        return [part.log_norm(self._pool_of(part)) for part in self.node_groups]
 
     @property
     def log_norm(self) -> Array:
@@ -135,8 +135,8 @@ class PooledDistribution(HasIntervals):
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at outcomes (point, n) → (K, point, n)."""
         evaluate = partial(log_components, loo=self.loo)
-        groups = [part.obs for part in self.laid]
-        columns = [y[:, self._columns(part)] for part in self.laid]
+        groups = [part.obs for part in self.node_groups]
+        columns = [y[:, self._columns(part)] for part in self.node_groups]
         parts = map_observations(evaluate, tuple(self.models.values()), groups, columns)
         return np.concatenate(list(parts), axis=-1)
 
@@ -181,10 +181,10 @@ class PooledDistribution(HasIntervals):
         return mean, var
 
     def _moments_of(self, index: int) -> tuple[Array, Array]:
-        grid, rows = self.laid[index].grid, self._rows(index)
+        grid, rows = self.node_groups[index].grid, self._rows(index)
         if grid is None or not isinstance(rows, ContinuousRows):
             return rows.moments()
-        slopes = _tail_slopes(grid, self._pool_of(self.laid[index]))
+        slopes = _tail_slopes(grid, self._pool_of(self.node_groups[index]))
         if slopes.max() > _LIGHT:
             mean, var = self._heavy_moments(index, grid, slopes.max(axis=0))
         else:
@@ -202,7 +202,7 @@ class PooledDistribution(HasIntervals):
         breaks = grid.line.breaks
         middle, scale = breaks.mean(axis=1), np.maximum(np.ptp(breaks, axis=1), 1e-300)
         power = np.select([slope < -3.0 - _SLACK, slope < -2.0 - _SLACK], [1.0, 0.5])
-        evaluate, own = self._components(index), self._pool_of(self.laid[index])
+        evaluate, own = self._components(index), self._pool_of(self.node_groups[index])
 
         def weight(y: Array, rows: Rows) -> Array:
             return power[rows] * np.log1p(np.square((y - middle[rows]) / scale[rows]))
@@ -227,36 +227,36 @@ class PooledDistribution(HasIntervals):
         """Ask each group by its index and its columns of tables; join the answers' last axes."""
 
         def answer(index: int) -> Array:
-            columns = self._columns(self.laid[index])
+            columns = self._columns(self.node_groups[index])
             return ask(index, *(table[:, columns] for table in tables))
 
         threads = None if all(model.can.be_shared for model in self.models.values()) else 1
-        answers = thread_map(answer, range(len(self.laid)), threads=threads)
+        answers = thread_map(answer, range(len(self.node_groups)), threads=threads)
         return np.concatenate(list(answers), axis=-1)
 
     def _components(self, index: int) -> Components:
-        part = self.laid[index]
+        part = self.node_groups[index]
         return components(members_at(self.models.values(), part.obs, loo=self.loo))
 
     def _rows(self, index: int) -> ContinuousRows | DiscreteRows:
         """Distributions of one group of observations, computed when first needed."""
-        if index not in self._known:
-            part = self.laid[index]
+        if index not in self._computed:
+            part = self.node_groups[index]
             if part.outcomes is not None:
                 rows = np.arange(part.nodes.logp.shape[-1])
                 log_mass = self._pool_of(part)(part.nodes.logp, rows) + part.nodes.log_measure
-                self._known[index] = DiscreteRows.of(part.outcomes, log_mass)
+                self._computed[index] = DiscreteRows.of(part.outcomes, log_mass)
             elif part.grid is not None:
-                self._known[index] = ContinuousRows.of(
+                self._computed[index] = ContinuousRows.of(
                     part.grid, self._pool_of(part), lambda: self._components(index)
                 )
-        return self._known[index]
+        return self._computed[index]
 
-    def _columns(self, part: Laid) -> slice:
+    def _columns(self, part: NodeGroup) -> slice:
         """Which columns of a table of all observations belong to a group of them."""
-        return within(part.obs, [each.obs for each in self.laid[:1]])
+        return within(part.obs, [each.obs for each in self.node_groups[:1]])
 
-    def _pool_of(self, part: Laid) -> Pooling:
+    def _pool_of(self, part: NodeGroup) -> Pooling:
         return self.pool.at(self._columns(part))
 
 

@@ -201,6 +201,6 @@ def _answer_each(
     question: Callable[..., Array],
 ) -> Array:
     named = dict(zip(names, models, strict=True))
-    laid = lay_nodes(named, loo=loo, pools=pools, slices=[obs], of_all=False, progressbar=False)
-    groups = [PooledDistribution(named, pool, loo, laid) for pool in pools]
+    nodes = lay_nodes(named, loo=loo, pools=pools, slices=[obs], of_all=False, progressbar=False)
+    groups = [PooledDistribution(named, pool, loo, nodes) for pool in pools]
     return np.stack([question(group, *columns) for group in groups])

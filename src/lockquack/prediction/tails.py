@@ -49,6 +49,8 @@ def _slope(models: Mapping[str, Source], pool: Pool, observation: int, ray: Arra
     )
     with np.errstate(invalid="ignore"):
         pooled = pool(logp, np.zeros(len(_FAR), dtype=np.intp))
-    if not np.isfinite(pooled[-1]) and not pooled[-1] > 0:
+    if np.isposinf(pooled[-1]):
+        return np.inf  # a negative exponent of a density that is zero there
+    if not np.isfinite(pooled[-1]):
         return -np.inf  # zero, or beyond what can be told from it
     return float((pooled[-1] - pooled[-2]) / np.log(_FAR[-1] / _FAR[-2]))

@@ -13,7 +13,7 @@ from lockquack.jets import Array
 
 @dataclass(frozen=True)
 class Nodes:
-    """Log densities of K models at places that stand for all outcomes, at some observations."""
+    """Log densities of K models at the nodes of a quadrature, at some observations."""
 
     logp: Array  # (K, m, n)
     log_measure: Array  # (m, n): log of what a node stands for; −inf where it is only padding

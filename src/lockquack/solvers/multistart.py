@@ -51,7 +51,7 @@ _QUASI_SLOPE = 1e-7
 
 #: Share of the largest eigenvalue below which a direction is flat to BFGS, a step off a saddle,
 #: and the largest slope, in units of the scale, at which it stops.
-_ROUGHLY_FLAT, _NUDGE, _SETTLED = 1e-6, 0.05, 1e-9
+_ROUGHLY_FLAT, _NUDGE, _SETTLED = 1e-6, 0.05, 1e-7
 
 #: Slope at which it may have stopped without a word, for rounding's sake, and its longest first
 #: step in any coordinate.
