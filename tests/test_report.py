@@ -272,7 +272,7 @@ def test_in_a_browser(browser, text, tmp_path, dark):
     assert "CONSOLE" not in done.stderr, "no errors"
     for reading in seen["readings"]:
         assert reading["overflow"] <= 0, reading["width"]
-        assert reading["title"].startswith("Locking: left, <b>x</b>")
+        assert reading["title"].startswith("Lock: left, <b>x</b>")
         assert (reading["bold"], reading["scripts"]) == (0, 0), "names are text"
         assert reading["loaded"] == []
         assert reading["pictures"] == 5
