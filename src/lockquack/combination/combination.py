@@ -95,15 +95,18 @@ class Combination(Fitted):
 
     @property
     def weights(self) -> xr.DataArray:
-        """Weights of the models, their shares in the pool."""
-        return self._over_models(self._weights, "weights")
+        """Weights of the models, their shares in the pool; at each observation, if they differ."""
+        weights = self.pool.weights.copy()
+        if weights.ndim == 1:
+            return self._over_models(weights, "weights")
+        return self.observations.label(weights, {"model": list(self.names)}, "weights")
 
     @property
     def parameters(self) -> xr.Dataset:
         """Parameters besides the weights, such as phases, exponents, the order of a Hölder pool."""
         K = len(self.names)
         variables = {}
-        for name, values in self.operator.parameters(self.solution.x, K).items():
+        for name, values in self.pool.parameters.items():
             dims = ["model"] if values.shape == (K,) else [f"{name}_dim"] * values.ndim
             variables[name] = (dims, values.copy())
         return xr.Dataset(variables, coords={"model": list(self.names)})
@@ -362,7 +365,8 @@ class Combination(Fitted):
 
     @cached_property
     def _weights(self) -> Array:
-        return self.objective.weights(self.solution.x)
+        """Weights of the models, averages over the observations where they differ."""
+        return self.pool.weights.reshape(len(self.names), -1).mean(axis=1)
 
     @cached_property
     def _scored(self) -> Array:

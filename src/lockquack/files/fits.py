@@ -69,7 +69,8 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
     """All arrays of a combination; those over observations are flat, whatever the user's grid."""
     densities = fit.objective.densities
     arrays: dict[str, Any] = {
-        "parameters": (_PARAMETER, fit.solution.x),
+        # One for all observations, or one for each.
+        "parameters": ((_PARAMETER, _OBS)[: fit.solution.x.ndim], fit.solution.x),
         "concentration": ("model", fit.objective.concentration),
         "mcse": ("model", fit.mcse),
         "y": fit.observations.to_dataarray(),
