@@ -723,3 +723,98 @@ def test_a_sampled_model_is_locked_and_stacked():
         assert float(fit.weights.sum()) == pytest.approx(1.0)
         assert float(fit.weights.sel(model="student")) > 0.5
     assert np.isfinite(density).all()
+
+
+# Models as people write them: priors with random parents, values to begin from
+
+GROUP = np.arange(len(Y)) % 3
+
+
+def centred():
+    with pm.Model() as model:
+        effect = pm.Normal("effect", pm.Normal("mu"), pm.HalfNormal("tau"), shape=3)
+        pm.Normal("y", effect[GROUP], pm.HalfNormal("sigma"), observed=Y)
+    return model
+
+
+def varying_slopes():
+    with pm.Model() as model:
+        spread = pm.Exponential.dist(1.0)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=spread)
+        line = pm.MvNormal("line", pm.Normal("mu", shape=2), chol=chol, shape=(3, 2))
+        mu = line[GROUP, 0] + line[GROUP, 1] * X[:, 0]
+        pm.Normal("y", mu, pm.Exponential("sigma", 1.0), observed=Y)
+    return model
+
+
+def random_walk():
+    with pm.Model() as model:
+        first = pm.Normal.dist(0, 1)
+        level = pm.GaussianRandomWalk(
+            "level", sigma=pm.Exponential("step", 1.0), init_dist=first, shape=len(Y)
+        )
+        pm.Normal("y", level, 1.0, observed=Y)
+    return model
+
+
+def stochastic_volatility():
+    with pm.Model() as model:
+        first = pm.Normal.dist(0, 1)
+        level = pm.GaussianRandomWalk(
+            "level", sigma=pm.Exponential("step", 10.0), init_dist=first, shape=len(Y)
+        )
+        nu = pm.Exponential("nu", 0.1)
+        pm.StudentT("y", nu=nu + 2, mu=0.0, lam=pt.exp(-2 * level), observed=Y)
+    return model
+
+
+def with_initial_values():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", initval=0.5)
+        pm.Normal("y", mu, pm.HalfNormal("sigma", initval=1.0), observed=Y)
+    return model
+
+
+def prior_draws(model):
+    variables = model.free_RVs
+    drawn = pm.draw(variables, draws=CHAINS * DRAWS, random_seed=1)
+    return container(
+        {
+            v.name: np.asarray(values).reshape(*SHAPE, *values.shape[1:])
+            for v, values in zip(variables, drawn, strict=True)
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [centred, varying_slopes, random_walk, stochastic_volatility, with_initial_values],
+    ids=lambda make: make.__name__,
+)
+def test_priors_with_random_parents_and_initial_values(make):
+    model = make()
+    idata = prior_draws(model)
+    found = from_pymc(model, idata)
+    logp = model.compile_logp(vars=model.observed_RVs, sum=False)
+    values = {v.name: idata["posterior"][v.name].values for v in model.free_RVs}
+    for chain, draw in ((0, 0), (1, 7)):
+        point = {
+            model.rvs_to_values[v].name: unconstrained(model, v, values[v.name][chain, draw])
+            for v in model.free_RVs
+        }
+        (expected,) = logp(point)
+        got = found.source.logp(chain, slice(draw, draw + 1), slice(0, len(Y)))[0]
+        np.testing.assert_allclose(got, expected, rtol=1e-10)
+    assert lq.check(found, thorough=True).ok
+    assert found.source.can.draw
+    assert found.source.draw_outcomes(
+        0, np.arange(3), np.arange(len(Y)), np.random.default_rng(0)
+    ).shape == (3, len(Y), 1)
+
+
+def unconstrained(model, rv, value):
+    """Bring a draw to the scale on which PyMC's own log density takes it."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return value
+    return transform.forward(pt.as_tensor(value), *rv.owner.inputs).eval()

@@ -17,7 +17,7 @@ from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
 from lockquack.numeric import as_numeric
 from lockquack.sources.datatree import as_tree
-from lockquack.sources.pytensor_rewriting import Variable, rebuilt, variables_of
+from lockquack.sources.pytensor_rewriting import Variable, nearest, rebuilt, variables_of
 from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
 
 #: Distributions in which single outcomes have positive probability.
@@ -67,11 +67,9 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> Model:
     >>> lq.from_pymc(model, idata)  # doctest: +SKIP
     <Model Normal; chain: 4, draw: 1000, obs_id: 8, components: 1>
     """
-    from pymc.model.transform.conditioning import remove_value_transforms
-
     tree = read_tree(idata)
     _require_pymc(model, tree)
-    clone = remove_value_transforms(model)
+    clone = _on_natural_scales(model)
     rv = _observed(clone, var_name)
     observed = np.asarray(clone.rvs_to_values[rv].eval())
     _require_separate(clone, rv, observed)
@@ -98,6 +96,17 @@ def _require_pymc(model: Any, tree: xr.DataTree) -> None:
             "These draws are Bambi's, whose intercept is not that of its PyMC model. Use "
             "from_bambi(model, idata) with the bambi.Model."
         )
+
+
+def _on_natural_scales(model: Any) -> Any:
+    """Clone a model, its parameters on the scales on which they are drawn."""
+    from pymc.model.transform.conditioning import remove_value_transforms
+
+    # Where a sampler begins is of no interest here, and PyMC does not clone it.
+    without = object.__new__(type(model))
+    vars(without).update(vars(model))
+    without.rvs_to_initial_values = dict.fromkeys(model.rvs_to_initial_values)
+    return remove_value_transforms(without)
 
 
 def read_tree(idata: Any) -> xr.DataTree:
@@ -230,10 +239,13 @@ def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> 
 
 def _graph(
     model: Any, rv: Variable
-) -> tuple[Variable, Variable, Variable, dict[str, Variable], dict[str, tuple[Variable, Numeric]]]:
+) -> tuple[
+    Variable, Variable, Variable | None, dict[str, Variable], dict[str, tuple[Variable, Numeric]]
+]:
     """Build log density and random outcomes on plain variables.
 
-    Returns y, logp, outcomes, θ by name, and data by name with values.
+    Returns y, logp, outcomes (None if they cannot be drawn), θ by name, and data by name with
+    values.
     """
     from pymc.pytensorf import rvs_in_graph
     from pytensor.compile.sharedvalue import SharedVariable
@@ -254,7 +266,7 @@ def _graph(
     theta: dict[str, Variable] = {}
     data: dict[str, tuple[Variable, Numeric]] = {}
     plain: dict[Variable, Variable] = {}
-    for leaf, variable in _leaves([logp, outcome]):
+    for leaf, variable in _leaves([logp] if outcome is None else [logp, outcome]):
         if isinstance(leaf.type, RandomType):
             continue
         if leaf in names or isinstance(leaf, SharedVariable):
@@ -264,16 +276,23 @@ def _graph(
         elif isinstance(leaf, SharedVariable):
             name = leaf.name or f"data {len(data)}"
             data[name] = plain[variable], np.asarray(leaf.get_value())
-    return y, rebuilt(logp, plain), rebuilt(outcome, plain), theta, data
+    random = None if outcome is None else rebuilt(outcome, plain)
+    return y, rebuilt(logp, plain), random, theta, data
 
 
-def _random_outcome(model: Any, rv: Variable) -> Variable:
-    """Write the outcome as a random variable, given values of the others."""
+def _random_outcome(model: Any, rv: Variable) -> Variable | None:
+    """Write the outcome as a random variable, given values of the others; None if PyTensor fails.
+
+    The density does not depend on it.
+    """
     from pytensor.graph.replace import graph_replace
 
-    given = {other: value for other, value in model.rvs_to_values.items() if other is not rv}
-    (outcome,) = graph_replace([rv], given, strict=False)
-    return _lowered(outcome)
+    parents = nearest([other for other in model.rvs_to_values if other is not rv], rv)
+    try:
+        (outcome,) = graph_replace([rv], {v: model.rvs_to_values[v] for v in parents})
+        return _lowered(outcome)
+    except Exception:  # whatever PyTensor does with a graph that it cannot make again
+        return None
 
 
 def _log_density(model: Any, rv: Variable, y: Variable) -> Variable:

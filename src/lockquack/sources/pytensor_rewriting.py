@@ -27,6 +27,22 @@ def variables_of(outputs: Iterable[Variable]) -> list[Variable]:
     return list(order)
 
 
+def nearest(candidates: Iterable[Variable], output: Variable) -> list[Variable]:
+    """Return those on which the output depends directly, not only through another of them."""
+    wanted, found, seen = set(candidates), [], set()
+    stack = list(output.owner.inputs) if output.owner is not None else []
+    while stack:
+        variable = stack.pop()
+        if variable in seen:
+            continue
+        seen.add(variable)
+        if variable in wanted:
+            found.append(variable)
+        elif variable.owner is not None:
+            stack.extend(variable.owner.inputs)
+    return found
+
+
 def dependent_on(roots: Iterable[Variable], outputs: Iterable[Variable]) -> set[Variable]:
     """Return the variables of a graph through which its outputs depend on the roots."""
     found = set(roots)
