@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -607,9 +608,9 @@ def downstream(a, s, y):
     pm.Normal("z", outcome, s, observed=y)
 
 
-def moving_average(a, s, y):
+def moving_average(a, s, y, lag=1):
     def logp(value, a, s):
-        before = pt.concatenate([[0.0], value[:-1]])
+        before = pt.concatenate([np.zeros(lag), value[:-lag]])
         return pm.logp(pm.Normal.dist(a * before, s), value)
 
     pm.CustomDist("y", a, s, logp=logp, observed=y)
@@ -619,6 +620,8 @@ REFUSALS = {
     "Gaussian process": (gp, "does not factorise"),
     "autoregression": (lambda a, s, y: pm.AR("y", [a], s, observed=y), "does not factorise"),
     "moving average": (moving_average, "does not factorise"),
+    "second lag": (partial(moving_average, lag=2), "does not factorise"),
+    "fourth lag": (partial(moving_average, lag=4), "does not factorise"),
     "potential": (potential, "'penalty' involves the outcome 'y'"),
     "potential of a copy": (hidden_potential, "'penalty' involves the outcome 'y'"),
     "another outcome": (downstream, "'z' involves the outcome 'y'"),

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from lockquack.errors import UnsupportedError
+from lockquack.jets import Numeric
 from lockquack.sources.jax_precision import double_precision
 from lockquack.sources.jax_sampling import Random
 from lockquack.sources.numpyro_outcomes import Outcome, changed
 from lockquack.sources.numpyro_sites import Draw, layers
+from lockquack.sources.probing import separating
 
 #: Numbers that are worked on at once where all outcomes are evaluated for each one of them.
 _AT_ONCE = 2**12
@@ -55,20 +57,21 @@ class SiteDistribution:
 
     def _require_factors(self, theta: Draw) -> None:
         """Change some outcomes: the log densities of all others must stay as they are."""
-        y = self.outcome.values
-        moved = changed(y).reshape(self.outcome.rows.shape)
-        others = np.arange(len(moved)) % 2 == 1
-        moved[others] = self.outcome.rows[others]
-        fn = self.given(theta)
-        before, after = (
-            np.asarray(self._logp(fn, np.asarray(each, np.float64))).reshape(-1)[others]
-            for each in (y, moved.reshape(y.shape))
-        )
-        if not np.allclose(before, after, rtol=1e-10, atol=1e-10, equal_nan=True):
-            raise UnsupportedError(
-                "The log density of one observation depends on the outcome of another, so the "
-                "likelihood does not factorise. Give earlier outcomes as data."
-            )
+        y, rows = self.outcome.values, self.outcome.rows
+        elsewhere, fn = changed(y).reshape(rows.shape), self.given(theta)
+
+        def logp(at: Numeric) -> Numeric:
+            return np.asarray(self._logp(fn, np.asarray(at, np.float64))).reshape(-1)
+
+        before = logp(y)
+        for some in separating(len(rows)):
+            moved = np.where(some.reshape(-1, *[1] * (rows.ndim - 1)), elsewhere, rows)
+            after = logp(moved.reshape(y.shape))
+            if not np.allclose(before[~some], after[~some], rtol=1e-10, atol=1e-10, equal_nan=True):
+                raise UnsupportedError(
+                    "The log density of one observation depends on the outcome of another, so the "
+                    "likelihood does not factorise. Give earlier outcomes as data."
+                )
 
     def density(self, y: Any, theta: Draw, rows: Any) -> Any:
         """Log densities of some observations, each a function of its own outcome."""

@@ -39,3 +39,18 @@ def spread(source: Source) -> float:
 def some_observations(source: Source) -> NDArray[np.intp]:
     """Positions of a few observations, from the first to the last."""
     return np.unique(np.linspace(0, source.n_obs - 1, _SOME_OBSERVATIONS).astype(np.intp))
+
+
+def separating(n: int) -> list[NDArray[np.bool_]]:
+    """Choose sets of n observations: of any two, some set has the first and not the second.
+
+    They are those whose number has a certain binary digit, and those whose number has not. Move
+    the outcomes of each set in turn, and no dependence of one observation on another escapes.
+
+    Examples
+    --------
+    >>> [mask.astype(int).tolist() for mask in separating(3)]
+    [[0, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 0]]
+    """
+    digits = [(np.arange(n) >> place) % 2 == 1 for place in range((n - 1).bit_length())]
+    return [mask for digit in digits for mask in (digit, ~digit)]

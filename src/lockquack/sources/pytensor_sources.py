@@ -18,6 +18,7 @@ from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
 from lockquack.models.source import Abilities, Source, Subset
 from lockquack.sources.density import DensitySource, described
+from lockquack.sources.probing import separating
 from lockquack.sources.pytensor_compiling import evaluated
 from lockquack.sources.pytensor_densities import AT_ONCE, Density, Slot
 from lockquack.sources.pytensor_parameters import DrawParameters, Parameters, window
@@ -233,15 +234,17 @@ class LogDensityGraph:
     def _require_factors(self, observations: Observations) -> None:
         """Change some outcomes: the log densities of all others must stay as they are."""
         y = observations.values
-        changed = y.copy()
-        some = np.arange(len(y)) % 2 == 0
-        changed[some] = y[some][::-1] if self.discrete else y[some] * (1 + 1e-3) + 1e-3 * y.std()
-        before, after = (self._logp(observations, each, 0)[~some] for each in (y, changed))
-        if not np.array_equal(before, after, equal_nan=True):
-            raise UnsupportedError(
-                "The log density of one observation depends on the outcome of another, so the "
-                "likelihood does not factorise. Give earlier outcomes as covariates."
-            )
+        before = self._logp(observations, y, 0)
+        for some in separating(len(y)):
+            moved = y.copy()
+            # Other outcomes that occurred, where only whole numbers are possible.
+            moved[some] = y[some][::-1] if self.discrete else y[some] * 1.001 + 1e-3 * y.std()
+            after = self._logp(observations, moved, 0)
+            if not np.array_equal(before[~some], after[~some], equal_nan=True):
+                raise UnsupportedError(
+                    "The log density of one observation depends on the outcome of another, so the "
+                    "likelihood does not factorise. Give earlier outcomes as covariates."
+                )
 
     def _agrees(self, source: GraphSource) -> bool:
         """Compare some log densities of the first and the last draw with the whole graph's."""
