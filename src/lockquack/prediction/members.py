@@ -30,7 +30,7 @@ _MOST_REDRAWS = 1000
 
 
 @dataclass(frozen=True)
-class Member:
+class PredictiveDensity:
     """One model's predictive densities at a slice of the observations."""
 
     source: Source
@@ -39,7 +39,7 @@ class Member:
     pareto_k: Array  # (obs,)
 
     @classmethod
-    def of(cls, source: Source, obs: slice, loo: bool) -> Member:
+    def of(cls, source: Source, obs: slice, loo: bool) -> PredictiveDensity:
         """Look at a source at some observations, each left out of its own prediction or not."""
         if not loo:
             return cls(source, obs, None, np.zeros(obs.stop - obs.start))
@@ -123,9 +123,9 @@ class Member:
                 yield chain, slice(start, min(start + step, n_draws))
 
 
-def members_at(models: Iterable[Source], obs: slice, *, loo: bool) -> list[Member]:
+def members_at(models: Iterable[Source], obs: slice, *, loo: bool) -> list[PredictiveDensity]:
     """Look at all models at some observations."""
-    return [Member.of(model, obs, loo) for model in models]
+    return [PredictiveDensity.of(model, obs, loo) for model in models]
 
 
 def log_components(models: Iterable[Source], obs: slice, y: Array, *, loo: bool) -> Array:
@@ -133,7 +133,7 @@ def log_components(models: Iterable[Source], obs: slice, y: Array, *, loo: bool)
     return components(members_at(models, obs, loo=loo))(y, np.arange(y.shape[1]))
 
 
-def components(members: Sequence[Member]) -> Components:
+def components(members: Sequence[PredictiveDensity]) -> Components:
     """Stack the members' log densities, (K, point, row)."""
     return lambda y, rows: np.stack([member.logpdf(y, rows) for member in members])
 
@@ -182,7 +182,7 @@ def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool 
 
 
 def break_points(
-    members: Sequence[Member], support: tuple[float, float], *, detailed: bool
+    members: Sequence[PredictiveDensity], support: tuple[float, float], *, detailed: bool
 ) -> Array:
     """Choose break points (row, break) from where the components have their mass.
 
@@ -211,13 +211,13 @@ def break_points(
     return np.sort(np.concatenate([points, np.tile(edges[:, None], extent.size)]), axis=0).T
 
 
-def _inner_edges(members: Sequence[Member], support: tuple[float, float]) -> Array:
+def _inner_edges(members: Sequence[PredictiveDensity], support: tuple[float, float]) -> Array:
     """Places inside the support where that of a component ends."""
     known = [member.source.likelihood.support or () for member in members]
     return np.array(sorted({at for ends in known for at in ends if support[0] < at < support[1]}))
 
 
-def _bulks(members: Sequence[Member], detailed: bool) -> Array:
+def _bulks(members: Sequence[PredictiveDensity], detailed: bool) -> Array:
     """Outcomes around each mode of each component, (mode, multiple, row)."""
     points = np.concatenate(
         [member.source.bulks(member.obs, MULTIPLES, detailed=detailed) for member in members]

@@ -17,7 +17,7 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import (
     MULTIPLES,
-    Member,
+    PredictiveDensity,
     are_discrete,
     break_points,
     components,
@@ -161,7 +161,11 @@ def _lay(
 
 
 def _resolve(
-    members: list[Member], support: tuple[float, float], pools: Sequence[Pooling], *, detailed: bool
+    members: list[PredictiveDensity],
+    support: tuple[float, float],
+    pools: Sequence[Pooling],
+    *,
+    detailed: bool,
 ) -> tuple[Grid, Array]:
     """Lay a grid; return also how much of each component's mass it does not find.
 
@@ -178,7 +182,7 @@ def _resolve(
 
 
 def _all_outcomes(
-    members: list[Member], support: tuple[float, float], pools: Sequence[Pooling]
+    members: list[PredictiveDensity], support: tuple[float, float], pools: Sequence[Pooling]
 ) -> tuple[Nodes, Array, Array]:
     """Take all outcomes from where nothing has mass yet to where nothing has any left."""
     obs = members[0].obs
@@ -208,7 +212,7 @@ def _all_outcomes(
 
 def _more_outcomes(
     part: NodeGroup,
-    members: Callable[[], list[Member]],
+    members: Callable[[], list[PredictiveDensity]],
     support: tuple[float, float],
     pool: Pooling,
 ) -> NodeGroup | None:
@@ -264,7 +268,7 @@ def _has_more(before: Array, last: Array, total: Array) -> bool:
     return bool(((rate >= 0) | (beyond > _BEYOND)).any())
 
 
-def _on_outcomes(members: list[Member]) -> Callable[[Array], Array]:
+def _on_outcomes(members: list[PredictiveDensity]) -> Callable[[Array], Array]:
     rows = np.arange(members[0].obs.stop - members[0].obs.start)
     evaluate = components(members)
 
@@ -274,7 +278,7 @@ def _on_outcomes(members: list[Member]) -> Callable[[Array], Array]:
     return on
 
 
-def _lies_within(member: Member, support: tuple[float, float]) -> bool:
+def _lies_within(member: PredictiveDensity, support: tuple[float, float]) -> bool:
     """Whether all of a component's mass lies where the pool can be positive."""
     low, high = member.source.likelihood.support or (-np.inf, np.inf)
     return member.source.can.integrate_to_one and support[0] <= low and high <= support[1]

@@ -9,7 +9,7 @@ import numpy as np
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.operators.pool import Pool
-from lockquack.prediction.members import Member
+from lockquack.prediction.members import PredictiveDensity
 
 #: Distances from the observed outcome, in units of the outcomes' spread, where the slope of the
 #: log density is looked at. Nothing is known beyond the last.
@@ -45,7 +45,10 @@ def _slope(models: Mapping[str, Source], pool: Pool, observation: int, ray: Arra
     row = np.zeros(1, dtype=np.intp)
     at = next(iter(models.values())).observations.values[obs] + _FAR[:, None] * ray
     logp = np.stack(
-        [Member.of(m, obs, loo=False).logpdf_at(at[:, None], row)[:, 0] for m in models.values()]
+        [
+            PredictiveDensity.of(m, obs, loo=False).logpdf_at(at[:, None], row)[:, 0]
+            for m in models.values()
+        ]
     )
     with np.errstate(invalid="ignore"):
         pooled = pool(logp, np.zeros(len(_FAR), dtype=np.intp))

@@ -13,7 +13,7 @@ from lockquack.jets import Array, stack_jets
 from lockquack.models.source import Source
 from lockquack.operators import Linear
 from lockquack.operators.pool import Pool
-from lockquack.prediction.members import Member
+from lockquack.prediction.members import PredictiveDensity
 from lockquack.prediction.pooled import PooledDistribution
 from lockquack.sampling.samplers import Target
 
@@ -31,7 +31,7 @@ class ModelTarget(Target):
     ) -> None:
         self.models, self.own, self.loo = models, pool, loo
         self.obs = slice(observation, observation + 1)
-        self.members = [Member.of(model, self.obs, loo) for model in models.values()]
+        self.members = [PredictiveDensity.of(model, self.obs, loo) for model in models.values()]
         self.d = self.members[0].source.observations.d
         self.weights = np.abs(pool.weights).reshape(pool.K)
         above = pool.mixture_above
