@@ -401,7 +401,7 @@ def test_weights_change_without_new_evaluations(normals, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("evaluated again")
 
-    monkeypatch.setattr("lockquack.prediction.members.Member.logpdf_at", refuse)
+    monkeypatch.setattr("lockquack.prediction.members.PredictiveDensity.logpdf_at", refuse)
     other = pooled.with_pool(Pool(Locking(), np.array([0.4, 0.35, 0.25]), 3))
     assert (other.relative_error < 1e-8).all()
 
