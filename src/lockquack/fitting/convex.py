@@ -17,8 +17,6 @@ _PLACES = 9
 class ConvexFitter(Fitter, ABC):
     """A convex problem whose parameters are weights of the models on the simplex."""
 
-    is_convex = True
-
     @abstractmethod
     def weight_slopes(self, weights: Array) -> Array:
         """Slopes of minus the total score in the weights, (K,)."""

@@ -24,8 +24,6 @@ class Fitter(ABC):
     resamples: ClassVar[bool] = True
     #: Whether the parameters are the optimum of the objective.
     is_optimum: ClassVar[bool] = True
-    #: Whether the objective is convex in weights on the simplex; see :class:`ConvexFitter`.
-    is_convex: ClassVar[bool] = False
     #: Whether fitting again takes a few sums over the observations only.
     refits_cheaply: ClassVar[bool] = True
 

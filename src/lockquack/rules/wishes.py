@@ -64,7 +64,7 @@ class Integral(Wish):
         """Prepare sums over the nodes of a quadrature, or a closed form."""
         if operator.normalised:
             return _Zero(n_obs)
-        return _LogNorms(tuple(operator.normaliser(nodes) for nodes in tables), n_obs)
+        return _LogNorms(n_obs, tuple(operator.normaliser(nodes) for nodes in tables))
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,6 @@ class _LogNorms(_Zero):
     """Normalisers of consecutive groups of observations; models need none."""
 
     groups: tuple[Normaliser, ...]
-
-    def __init__(self, groups: tuple[Normaliser, ...], n_obs: int) -> None:
-        object.__setattr__(self, "groups", groups)
-        object.__setattr__(self, "n_obs", n_obs)
 
     def value(self, x: Array) -> Array:
         return np.concatenate([group.log_norm(part) for group, part in self._parts(x)])
