@@ -14,7 +14,7 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.operators.pool import Pool
-from lockquack.prediction.targets import ModelTarget
+from lockquack.prediction.vectors import ModelTarget
 from lockquack.sampling.samplers import Drawn, sample
 
 WANTED = 2000

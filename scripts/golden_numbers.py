@@ -285,7 +285,8 @@ def methods() -> Numbers:
 
 def of_comparison(table: pd.DataFrame) -> Numbers:
     """Columns of a table of methods, in the order of their names."""
-    by_name = table.sort_index()
+    methods = table[table["kind"] == "method"]
+    by_name = methods.assign(rank=np.arange(len(methods))).sort_index()
     weights = [column for column in map(str, table) if column.startswith("weight[")]
     return {
         "rank": every(by_name["rank"]),
@@ -299,7 +300,7 @@ def comparison() -> Numbers:
     """All methods side by side."""
     table = lq.compare(regressions(30), log_marginal_likelihood=[-60.0, -59.4, -61.3])
     scores = ("hyvarinen", "hyvarinen_diff", "hyvarinen_dse")
-    by_name = table.sort_index()
+    by_name = table[table["kind"] == "method"].sort_index()
     return of_comparison(table) | {column: every(by_name[column]) for column in scores}
 
 

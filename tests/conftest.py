@@ -50,3 +50,21 @@ def browser() -> str:
     if found.returncode:
         pytest.skip(f"no browser: {found.stderr.strip()}")
     return found.stdout.split()[-1]
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    """Run a command in a folder that the test file fills; return status, output and messages."""
+    monkeypatch.chdir(folder)
+
+    def run(*arguments):
+        from lockquack import cli
+
+        try:
+            status = cli.main([str(argument) for argument in arguments])
+        except SystemExit as left:
+            status = left.code
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run

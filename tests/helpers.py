@@ -13,8 +13,10 @@ from lockquack.fitting.fitters import fitter_for
 from lockquack.fitting.objective import Objective
 from lockquack.models.model import sources_of
 from lockquack.operators.pool import Pool
-from lockquack.prediction.pooled import PooledDistribution, at_observed, observed_densities
-from lockquack.prediction.targets import ModelTarget
+from lockquack.prediction.distribution import KeptDistribution, distribution_of
+from lockquack.prediction.nodes import refine_nodes
+from lockquack.prediction.pooled import GroupDistribution, observed_densities
+from lockquack.prediction.vectors import ModelTarget
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
 
@@ -44,13 +46,22 @@ def paper_models(y, rng, shape=(4, 500)):
 def pooled_distribution(models, operator, x, **options):
     """Make a pool of models a distribution."""
     pool = Pool(operator, np.asarray(x), len(models))
-    return PooledDistribution.of(sources_of(models), pool, **options)
+    return distribution_of(sources_of(models), pool, **options)
+
+
+def with_pool(pooled, pool):
+    """Make another pool of the same models a distribution, on the same nodes and some more."""
+    kept = [each.group for each in pooled.groups]
+    groups = refine_nodes(kept, pooled.models, pool, loo=pooled.loo)
+    sources = tuple(pooled.models.values())
+    each = [GroupDistribution(sources, pool.at(part.obs), pooled.loo, part) for part in groups]
+    return KeptDistribution(pooled.models, pool, pooled.loo, each)
 
 
 def normalise(models, operator, x, *, loo):
     """Normalise a pool of models at each observation and evaluate it there."""
     pooled = pooled_distribution(models, operator, x, loo=loo)
-    return at_observed(pooled, observed_densities(models, loo=loo))
+    return pooled.at_observed(observed_densities(models, loo=loo))
 
 
 def model_target(models, operator, x, observation, *, loo):
@@ -76,3 +87,8 @@ def pose_pair(operator, rule, densities, concentration, **options):
     """Set up how an operator is fitted by a rule."""
     objective = Objective(operator, rule, densities, concentration)
     return fitter_for(operator, rule)(objective, **options)
+
+
+def unheard(models):
+    """Return the same models as if nothing had been remarked on them yet."""
+    return {name: lq.Model(model.source) for name, model in models.items()}

@@ -82,6 +82,7 @@ PARAMETERS = {
     "half_normal": {"sigma": 1.4},
     "weibull": {"alpha": 2.4, "beta": 1.4},
     "inverse_gamma": {"alpha": 3.0, "beta": 1.4},
+    "von_mises": {"mu": 0.3, "kappa": 1.4},
     "mv_normal": {"mu": np.array([0.3, 1.0]), "cov": np.array([[1.4, 0.3], [0.3, 2.0]])},
     "mv_student_t": {
         "nu": 4.0,
@@ -521,7 +522,7 @@ def test_a_name_tells_of_an_edge_at_0(y, mu, name):
     bounded = lq.from_arrays(**parts, y=np.exp(y), likelihood=name, support=(0.0, np.inf))
     assert bounded.likelihood == model.likelihood  # a support does not make it vanish
     with pytest.raises(EdgeError, match="does not vanish smoothly at 0"):
-        lq.lock({"edge": model})
+        lq.lock({"edge": model}, rule=lq.Hyvarinen(transform=None))
 
 
 def test_half_families_that_are_not_offered_say_why(y, mu):
@@ -653,9 +654,9 @@ def test_values_that_are_not_finite_are_located(y, mu, sigma, name, bad):
         lq.from_arrays(**parts, y=y)
 
 
-def test_huge_finite_values_are_let_through(y, mu, sigma):
+def test_large_finite_values_are_let_through(y, mu, sigma):
     parts = array_parts(lq.from_family("normal", y=y, mu=mu, sigma=sigma))
-    lq.from_arrays(**{**parts, "logp": np.full((C, D, N), -1e307)}, y=y)
+    lq.from_arrays(**{**parts, "logp": np.full((C, D, N), -1e99)}, y=y)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scipy import stats
 import lockquack as lq
 from lockquack.errors import LockquackWarning
 from lockquack.operators import Locking
-from lockquack.prediction import streamed
+from lockquack.prediction import distribution
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.quadrature.uniformity import uniformity
 from lockquack.testing import example_models
@@ -118,7 +118,7 @@ def test_nodes_of_one_group_are_kept_at_a_time(rng, monkeypatch):
         node_groups.extend(weakref.ref(part) for part in parts)
         return parts
 
-    monkeypatch.setattr(streamed, "lay_nodes", watched)
+    monkeypatch.setattr(distribution, "lay_nodes", watched)
     table = lock(example_models(30)).coverage([0.5, 0.9], loo=False)
     assert len(node_groups) == 6
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 30)

@@ -13,6 +13,7 @@ from lockquack.errors import (
     DerivativeError,
     EdgeError,
     EdgeWarning,
+    IdentifiabilityWarning,
     LockquackError,
     NonFiniteError,
     ObservationMismatchError,
@@ -25,6 +26,7 @@ from lockquack.errors import (
 from lockquack.families import FAMILIES
 from lockquack.rules import Pooled
 from lockquack.sources.family import FamilySource
+from tests.helpers import unheard
 
 SHAPE = (4, 50)
 
@@ -70,7 +72,9 @@ def test_labels_of_different_dimensions_are_not_compared(rng):
     y = rng.normal(size=3)
     a = normal(xr.DataArray(y, dims="person", coords={"person": [1, 2, 3]}))
     b = normal(xr.DataArray(y, dims="y_dim_0", coords={"y_dim_0": [0, 1, 2]}), sigma=2.0)
-    assert lq.lock({"a": a, "b": b}).weights.sum() == pytest.approx(1)
+    with pytest.warns(IdentifiabilityWarning, match="too few"):
+        fit = lq.lock({"a": a, "b": b})
+    assert fit.weights.sum() == pytest.approx(1)
 
 
 def test_single_precision_outcomes_are_the_same(rng):
@@ -149,20 +153,24 @@ def test_integer_outcomes_of_a_smooth_likelihood_are_fine():
 
 
 def test_edges_where_the_density_does_not_vanish_are_refused(rng):
-    y = rng.gamma(3.0, size=20)
+    y, plain = rng.gamma(3.0, size=20), lq.Hyvarinen(transform=None)
     draws = np.full(SHAPE, 5.0)
-    assert lq.lock({"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)}).remarks == ()
+    fine = {"fine": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)}
+    assert lq.lock(fine, rule=plain).remarks == ()
     draws[2, 7] = 1.9  # one draw is enough to spoil the average
     with pytest.raises(EdgeError, match=r"Model 'gamma': .*at 0 .*distance\^0.9"):
-        lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)})
+        lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=draws, beta=1.0)}, rule=plain)
     p = y / (1 + y)
+    beta = lq.from_family("beta", y=p, alpha=3.0, beta=np.full(SHAPE, 1.5))
     with pytest.raises(EdgeError, match="at 1 "):
-        lq.lock({"beta": lq.from_family("beta", y=p, alpha=3.0, beta=np.full(SHAPE, 1.5))})
+        lq.lock({"beta": beta}, rule=plain)
     with pytest.raises(EdgeError, match="student_t of log y"):
         lq.lock(
-            {"t": lq.from_family("student_t", y=y, transform="log", nu=4.0, mu=draws, sigma=1.0)}
+            {"t": lq.from_family("student_t", y=y, transform="log", nu=4.0, mu=draws, sigma=1.0)},
+            rule=plain,
         )
-    lq.lock({"lognormal": lq.from_family("lognormal", y=y, mu=draws - 4.0, sigma=1.0)})
+    lognormal = lq.from_family("lognormal", y=y, mu=draws - 4.0, sigma=1.0)
+    lq.lock({"lognormal": lognormal}, rule=plain)
 
 
 def test_the_edge_score_is_really_wrong_there():
@@ -177,8 +185,9 @@ def test_the_edge_score_is_really_wrong_there():
 
 def test_a_density_that_vanishes_slowly_is_noted(rng):
     y = rng.gamma(3.0, size=20)
+    slow = {"gamma": lq.from_family("gamma", y=y, alpha=np.full(SHAPE, 3.0), beta=1.0)}
     with pytest.warns(EdgeWarning, match="Near 0 the score has no finite variance"):
-        lq.lock({"gamma": lq.from_family("gamma", y=y, alpha=np.full(SHAPE, 3.0), beta=1.0)})
+        lq.lock(slow, rule=lq.Hyvarinen(transform=None))
 
 
 @pytest.mark.parametrize(("shape", "refused"), [(3.0, True), (30.0, False)])
@@ -190,12 +199,13 @@ def test_the_edge_of_the_combination_is_looked_at_too(rng, shape, refused):
         "gamma": lq.from_family("gamma", y=y, alpha=np.full(SHAPE, shape), beta=1.0),
     }
     prior = {"normal": 1e6, "gamma": 2e5}  # a sixth of the weight for the gamma
+    plain = lq.Hyvarinen(transform=None)
     if refused:
         with pytest.raises(EdgeError, match=r"The combination .* at 0 .*distance\^0.333"):
-            lq.lock(models, prior=prior)
+            lq.lock(models, prior=prior, rule=plain)
     else:
         with pytest.warns(SupportWarning):
-            assert lq.lock(models, prior=prior).solution.converged
+            assert lq.lock(models, prior=prior, rule=plain).solution.converged
 
 
 def test_different_supports_are_noted(rng):
@@ -207,7 +217,7 @@ def test_different_supports_are_noted(rng):
     with pytest.warns(SupportWarning, match=r"'lognormal' on \(0, inf\)"):
         lq.lock(models)
     with pytest.warns(SupportWarning, match="mixture of them lives where any does"):
-        fit = lq.equal(models)
+        fit = lq.equal(unheard(models))
     assert (fit.logpdf(-1.0) > -np.inf).all()
 
 
@@ -234,7 +244,6 @@ def tampered(change, y):
             likelihood=model.likelihood,
             family=model.source.family,
             parameters=model.source.parameters,
-            transform=None,
         )
     )
 
@@ -395,13 +404,12 @@ def test_models_must_be_a_dict_of_models(normals):
         lq.lock({"a": np.zeros(3)})
 
 
-def test_overflow_during_the_pass_names_the_model_and_the_observation():
+def test_derivatives_whose_squares_overflow_are_refused():
     shape = (2, 10, 3)
     grad = np.zeros(shape)
     grad[..., 1] = 1e200  # finite, but its square is not
     grad[0, 0, 1] = 0.0
-    model = lq.from_arrays(
-        logp=np.zeros(shape), grad=grad, curv=np.zeros(shape), y=np.array([0.0, 1.0, 2.0])
-    )
-    with pytest.raises(NonFiniteError, match="Model 'huge': .*observation 1"):
-        lq.lock({"huge": model})
+    with pytest.raises(NonFiniteError, match=r"grad is 1e\+200 at chain 0, draw 1, observation 1"):
+        lq.from_arrays(
+            logp=np.zeros(shape), grad=grad, curv=np.zeros(shape), y=np.array([0.0, 1.0, 2.0])
+        )

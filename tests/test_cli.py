@@ -20,12 +20,11 @@ import xarray as xr
 from scipy import stats
 
 import lockquack as lq
-from lockquack import cli
 from lockquack.cli import options, paper, sample
 from lockquack.cli.commands import NAMES, find_command
 from lockquack.draws.blocks import Kind
 from lockquack.operators import OPERATORS
-from lockquack.paper import experiments, style
+from lockquack.paper import experiments
 from lockquack.remarks.solver import StoppedEarly
 from lockquack.rules import RULES
 from lockquack.sampling.samplers import SAMPLERS
@@ -123,22 +122,6 @@ def models():
     }
 
 
-@pytest.fixture
-def run(folder, monkeypatch, capsys):
-    """Run a command where the files are; return status, output and messages."""
-    monkeypatch.chdir(folder)
-
-    def run(*arguments):
-        try:
-            status = cli.main([str(argument) for argument in arguments])
-        except SystemExit as left:
-            status = left.code
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
-
-
 # Weights.
 
 
@@ -192,16 +175,17 @@ def test_the_score_of_a_transformed_outcome(run, tmp_path):
     for name, model in made.items():
         model.save(tmp_path / f"{name}.nc")
     files = [tmp_path / "a.nc", tmp_path / "b.nc"]
-    status, _, heard = run("weights", *files)
+    plain = ("--score-transform", "none")
+    status, _, heard = run("weights", *files, *plain)
     assert status == 1
     assert "--score-transform log" in heard
-    status, said, _ = run("weights", *files, "--score-transform", "log", "--json", "--quiet")
-    assert status == 0
-    assert_same(weights_of(said), lq.lock(made, rule=lq.Hyvarinen(transform="log")))
-    assert "--score-transform log" in re.sub(r"\s+", " ", run("compare", *files)[1])
-    status, said, _ = run(
-        "compare", *files, "--score-transform", "log", "--methods", "lock,stack", "--json"
-    )
+    for by_log in ((), ("--score-transform", "log"), ("--score-transform", "auto")):
+        status, said, _ = run("weights", *files, *by_log, "--json", "--quiet")
+        assert status == 0
+        assert_same(weights_of(said), lq.lock(made, rule=lq.Hyvarinen(transform="log")))
+    assert "Hyvärinen score of log y" in run("weights", *files)[1]
+    assert "--score-transform log" in re.sub(r"\s+", " ", run("compare", *files, *plain)[1])
+    status, said, _ = run("compare", *files, "--methods", "lock,stack", "--json")
     assert status == 0
     assert json.loads(said)["table"]["lock"]["hyvarinen"] is not None
 
@@ -553,7 +537,7 @@ def test_demo(run, monkeypatch, tmp_path):
 
 def test_paper_knows_what_there_is(run):
     assert tuple(experiments.EXPERIMENTS) == paper.EXPERIMENTS
-    assert style.FORMATS == paper.FORMATS
+    assert tuple(experiments.FORMATS) == paper.FORMATS
     assert "gif" in run("paper", "--format", "gif")[2]
     assert "at least 1" in run("paper", "--workers", "0")[2]
     assert run("paper", "demo", "--seed", "-1")[0] == 2

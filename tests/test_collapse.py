@@ -290,7 +290,7 @@ class Counting:
     def __init__(self, model, contiguous=False):
         self.source = source = model.source
         self.can = replace(source.can, be_shared=True, read_along_draws=contiguous)
-        self.n_components = source.n_components
+        self.n_components, self.case_weights = source.n_components, source.case_weights
         self.n_chains, self.n_draws, self.n_obs = source.n_chains, source.n_draws, source.n_obs
         self.read = {"logp": 0, "derivatives": 0}
         self.largest = self.tiles = 0

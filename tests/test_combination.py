@@ -224,7 +224,7 @@ def test_save_and_load_keep_labels_notes_and_units(rng, tmp_path):
     back = lq.load(tmp_path / "fit.nc")
     assert str(back) == str(fit)
     assert back.remarks == fit.remarks != ()
-    assert back.rule == lq.Hyvarinen(scale=2.0)
+    assert back.rule == lq.Hyvarinen(scale=2.0, transform="log")
     assert list(back.pointwise["school"].values) == list("abcd")
     np.testing.assert_array_equal(back.pointwise, fit.pointwise)
 

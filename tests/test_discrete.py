@@ -175,7 +175,7 @@ def test_locking_by_the_pairwise_score_is_convex():
         a, b = rng.dirichlet(np.full(3, 0.5), size=2)
         ends = (problem.value(a) + problem.value(b)) / 2
         assert problem.value((a + b) / 2) <= ends + 1e-11 * abs(ends)
-    assert np.linalg.eigvalsh(problem.bend(np.full(3, 1 / 3))).min() > -1e-12
+    assert np.linalg.eigvalsh(problem.half_hessian(np.full(3, 1 / 3))).min() > -1e-12
 
 
 # Exact sums

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -22,8 +23,9 @@ from lockquack.errors import (
     UnsupportedError,
 )
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
-from lockquack.operators.pool import Pool
-from lockquack.prediction.pooled import PooledDistribution
+from lockquack.operators.pool import OneModel, Pool
+from lockquack.prediction.distribution import distribution_of
+from lockquack.prediction.nodes import refine_nodes
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.grid import Grid, Line
 from tests.helpers import lock, paper_models, pooled_distribution
@@ -295,8 +297,8 @@ def test_scenario_3_is_near_its_population_pool(rng):
     # math.md §7: both models wrong, truth N(4, 3); one large sample.
     y = rng.normal(4.0, np.sqrt(3.0), size=20_000)
     fit = lock(paper_models(y, rng, shape=(2, 100)))
-    models, pool = fit.predict()._numbers.used
-    pooled = PooledDistribution.of(models, pool, slices=[slice(0, 1)])
+    models, pool = fit.predict()._evaluation.used
+    pooled = distribution_of(models, pool, slices=[slice(0, 1)])
     line = np.linspace(-6.0, 13.0, 2000)
     found = np.exp(pooled.logpdf(line[:, None])[:, 0])
     population = stats.norm.pdf(line, 3.576, np.sqrt(2.906))
@@ -355,7 +357,7 @@ def test_blocks_of_observations_join(rng, monkeypatch):
     whole = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 3)
     parts = pooled_distribution(models, Locking(), np.array([0.5, 0.5]))
-    assert len(parts.node_groups) == 3
+    assert len(parts.groups) == 3
     for method in ("mean", "var", "mode"):
         np.testing.assert_allclose(getattr(whole, method)(), getattr(parts, method)(), atol=1e-6)
     np.testing.assert_allclose(whole.cdf(y[None]), parts.cdf(y[None]), atol=1e-9)
@@ -377,7 +379,7 @@ def test_what_is_the_same_everywhere_is_computed_once(rng):
     }
     w, p = np.array([0.5, 0.5]), np.array([0.1, 0.9])
     short, long = (pooled_distribution(m, Locking(), w) for m in (once, each))
-    assert short.node_groups[0].obs == slice(0, 1)
+    assert short.one.group.obs == slice(0, 1)
     assert short.n_obs == long.n_obs == 5
     for name in ("log_norm", "relative_error", "missing", "pareto_k"):
         np.testing.assert_allclose(getattr(short, name), getattr(long, name), atol=1e-9)
@@ -391,7 +393,7 @@ def test_what_is_the_same_everywhere_is_computed_once(rng):
         ends = short.interval(0.8, kind)
         np.testing.assert_allclose(ends, long.interval(0.8, kind), atol=1e-5)
     assert short.sample(7, rng).shape == (7, 5)
-    alone = short.component(0)
+    alone = replace(short, one=replace(short.one, pool=OneModel(0)))
     np.testing.assert_allclose(alone.cdf(at), stats.norm.cdf(at[..., None], mu.ravel()).mean(-1))
 
 
@@ -402,8 +404,10 @@ def test_weights_change_without_new_evaluations(normals, monkeypatch):
         raise AssertionError("evaluated again")
 
     monkeypatch.setattr("lockquack.prediction.members.PredictiveDensity.logpdf_at", refuse)
-    other = pooled.with_pool(Pool(Locking(), np.array([0.4, 0.35, 0.25]), 3))
-    assert (other.relative_error < 1e-8).all()
+    other = Pool(Locking(), np.array([0.4, 0.35, 0.25]), 3)
+    (group,) = refine_nodes([pooled.one.group], pooled.models, other, loo=False)
+    _, relative_error = group.log_norm(other)
+    assert (relative_error < 1e-8).all()
 
 
 def test_labels(normals):

@@ -26,6 +26,7 @@ from lockquack.families.student_t import log_normaliser
 
 LINE = [-30.0, -12.0, -5.0, -1.3, -0.4, 0.3, 1.1, 4.0, 11.0, 30.0]
 POSITIVE = [1e-9, 1e-3, 0.2, 0.9, 2.5, 7.0, 40.0]
+ANGLES = [-np.pi, -3.1, -1.3, -1e-9, 0.4, 2.2, np.pi]
 UNIT = [1e-9, 1e-3, 0.2, 0.47, 0.8, 0.999, 1 - 1e-9]
 
 
@@ -65,6 +66,9 @@ MPMATH = {
     "inverse_gamma": lambda y, alpha, beta: (
         alpha * mp.log(beta) - mp.loggamma(alpha) - (alpha + 1) * mp.log(y) - beta / y
     ),
+    "von_mises": lambda y, mu, kappa: (
+        kappa * mp.cos(y - mu) - mp.log(2 * mp.pi * mp.besseli(0, kappa))
+    ),
 }
 
 SCIPY = {
@@ -80,6 +84,7 @@ SCIPY = {
     "half_normal": lambda p: stats.halfnorm(scale=p["sigma"]),
     "weibull": lambda p: stats.weibull_min(p["alpha"], scale=p["beta"]),
     "inverse_gamma": lambda p: stats.invgamma(p["alpha"], scale=p["beta"]),
+    "von_mises": lambda p: stats.vonmises(p["kappa"], loc=p["mu"]),
 }
 
 SCALARS = sorted(MPMATH)
@@ -98,6 +103,7 @@ def draw(name, rng):
         ),
         "beta": lambda: np.exp(rng.uniform(-2, 2)),
         "lam": lambda: np.exp(rng.uniform(-2, 2)),
+        "kappa": lambda: np.exp(rng.uniform(-3, 6)),
     }
     return {key: float(pick[key]()) for key in FAMILIES[name].signatures[0]}
 
@@ -106,6 +112,8 @@ def points(name, p):
     low, high = FAMILIES[name].support
     if (low, high) == (0.0, 1.0):
         return np.array(UNIT)
+    if low == -np.pi:
+        return np.array(ANGLES)
     if low == 0.0:
         return np.array(POSITIVE)
     return p["mu"] + np.array(LINE) * (p.get("sigma") or p.get("s") or p["beta"])
@@ -310,6 +318,8 @@ def test_outside_the_support(name):
     dead = np.array([1, 1, 1, 0, 0, 0, 0], bool)
     if name == "beta":
         dead[4:6] = True
+    if name == "von_mises":
+        y, dead = np.append(y, [-np.pi, np.pi + 0.1]), np.array([1, 0, 0, 0, 0, 0, 0, 0, 1], bool)
     p = {key: np.full((2, 1), value) for key, value in p.items()}
     jet = family.jet(y, p)
     assert (jet.logp[:, dead] == -np.inf).all()
@@ -318,7 +328,7 @@ def test_outside_the_support(name):
     alive = ~dead & ~np.isnan(y)
     assert np.isfinite(jet.logp[:, alive]).all()
     assert np.isfinite(jet.curv[:, alive]).all()
-    assert np.isnan(jet.logp[:, -1]).all()
+    assert np.isnan(jet.logp[:, np.isnan(y)]).all()
 
 
 # Edges
@@ -350,6 +360,7 @@ EDGE_CASES = [
     ("weibull", {"alpha": 1.0, "beta": 2.0}),
     ("weibull", {"alpha": 0.6, "beta": 2.0}),
     ("inverse_gamma", {"alpha": 0.6, "beta": 2.0}),
+    ("von_mises", {"mu": 1.0, "kappa": 2.0}),
 ]
 
 
@@ -400,6 +411,14 @@ def test_edges_that_the_name_alone_tells():
 def test_worst_edges_merges_places():
     edges = [Edge(1.0, 2.0), Edge(0.0, np.inf), Edge(1.0, -0.5), Edge(0.0, np.inf)]
     assert worst_edges(edges) == (Edge(0.0, np.inf), Edge(1.0, -0.5))
+
+
+def test_a_sum_meets_its_other_end_if_its_parts_do():
+    joined, gone, open_end = Edge(1.0, 0.0, joined=True), Edge(1.0, np.inf), Edge(1.0, 0.0)
+    assert worst_edges([joined, joined]) == (joined,)
+    assert worst_edges([joined, gone]) == (joined,)
+    assert worst_edges([joined, open_end]) == (open_end,)
+    assert worst_edges([gone]) == (gone,)
 
 
 # Vector families
@@ -782,6 +801,7 @@ def test_positive_parameters():
         "half_normal": {"sigma"},
         "weibull": {"alpha", "beta"},
         "inverse_gamma": {"alpha", "beta"},
+        "von_mises": {"kappa"},
         "mv_normal": set(),
         "mv_student_t": {"nu"},
         "poisson": {"mu"},

@@ -335,6 +335,7 @@ def test_streaming_writes_what_a_datatree_holds(tmp_path, monkeypatch, which, at
     model.to_zarr(tmp_path / "a.zarr")
     with xr.open_datatree(tmp_path / "a.zarr", engine="zarr") as written:
         assert written.attrs.pop("written_by") == "lockquack"
+        assert "log_likelihood" in written.attrs.pop("written_parts")
         xr.testing.assert_identical(written.load(), model.to_datatree())
 
 

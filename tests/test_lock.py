@@ -22,7 +22,7 @@ from lockquack.fitting.fitters import FITTERS, fitter_for
 from lockquack.jets import Jet
 from lockquack.operators.base import Operator
 from lockquack.rules.base import Rule
-from tests.helpers import densities_of, lock, paper_models, pose_pair
+from tests.helpers import densities_of, lock, paper_models, pose_pair, unheard
 
 
 def regressions(rng, n=60, K=3, S=(4, 100), units=1.0):
@@ -245,9 +245,9 @@ def test_duplicates_share_their_weight_and_are_noted(rng):
         float(single.weights.sel(model="m1")), abs=0.01
     )
     with pytest.warns(IdentifiabilityWarning, match="'m1', 'again' cannot be told apart"):
-        lq.lock(twice)
+        lq.lock(unheard(twice))
     with pytest.warns(IdentifiabilityWarning):
-        lq.lock(twice, prior=1.0)
+        lq.lock(unheard(twice), prior=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lq.lock(models)
@@ -376,7 +376,7 @@ def test_a_single_chain_is_noted_and_the_warning_points_here(rng):
     y = rng.normal(size=50)
     mu = 0.05 * rng.normal(size=(1, 500))
     models = {"one": lq.from_family("normal", y=y, mu=mu, sigma=1.0)}
-    for call in (lambda: lq.lock(models), lambda: lq.combine(models)):
+    for call in (lambda: lq.lock(unheard(models)), lambda: lq.combine(unheard(models))):
         with pytest.warns(MonteCarloWarning, match="one chain for 'one'") as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__]
@@ -396,7 +396,7 @@ def test_combine_takes_objects_and_names(normals):
 
 
 def test_the_scale_is_given_once(normals):
-    assert lock(normals, scale=2.0).rule == lq.Hyvarinen(scale=2.0)
+    assert lock(normals, scale=2.0).rule == lq.Hyvarinen(scale=2.0, transform=None)
     with pytest.raises(ParameterError, match="two scales"):
         lq.combine(normals, "locking", lq.Hyvarinen(2.0), scale=5.0)
     with pytest.raises(ScaleError, match="scale"):

@@ -115,6 +115,7 @@ def test_dimensions_that_are_not_strings_become_strings():
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 @pytest.mark.parametrize("dim", ["y", "weights", "logp", "unit_component"])
+@pytest.mark.filterwarnings("ignore::lockquack.errors.IdentifiabilityWarning")
 def test_dimensions_called_like_variables_survive_files(dim, suffix, tmp_path):
     y = xr.DataArray([0.5, 1.5, 0.0], dims=dim, coords={dim: ["a", "b", "c"]})
     model = normal(y, mu=np.zeros((C, D)))

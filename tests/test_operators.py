@@ -29,6 +29,7 @@ from lockquack.operators import (
 from lockquack.operators.base import SumOverNodes
 from lockquack.operators.nested import CompositeOperator
 from lockquack.operators.pool import Pool
+from lockquack.operators.reduced import leave_out
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.quadrature.nodes import Nodes
 from lockquack.transforms import TRANSFORMS
@@ -226,7 +227,7 @@ def test_the_density_is_that_of_the_jet(operator):
     jets, x = members(np.array([-0.4, 1.3])), somewhere(operator, 7)
     np.testing.assert_array_equal(operator.pool(jets, x).logp, operator.pool_density(jets.logp, x))
     np.testing.assert_array_equal(
-        operator.tangents(jets, x).logp, operator.density_tangents(jets.logp, x)
+        operator.tangents(jets, x).logp, operator.expand_density(jets.logp, x)[1]
     )
 
 
@@ -355,12 +356,11 @@ def test_what_cannot_be_made_says_why(make, error, message):
         make()
 
 
-def test_models_cannot_be_left_out_of_pools_of_pools():
-    assert Hybrid().restrict(np.ones(7), W > 0.2) is None
+def test_models_without_weight_are_left_out_of_pools_of_pools():
     pool = Pool(Hybrid(), np.array([0.5, 0.5, 0.0, 0.0, 1.0, 0.0, 0.0]), 3)
-    same, keep = pool.without_unused()
-    assert same is pool
-    assert keep.all()
+    rest, keep = pool.without_unused()
+    assert keep.tolist() == [True, False, False]
+    np.testing.assert_array_equal(rest.x, [0.5, 0.5, 1.0])
 
 
 PER_OBSERVATION = [
@@ -453,6 +453,46 @@ def test_every_parameter_of_a_pool_of_pools_is_reported(operator):
     x = somewhere(operator)
     reported = operator.parameters(x, 3)
     np.testing.assert_array_equal(np.concatenate(list(reported.values())), x)
+
+
+def test_some_of_the_models_in_another_order(operator):
+    jets, x = members(np.array([-0.4, 1.3])), somewhere(operator, 2)
+    for order in ([2, 0, 1], [1, 2, 0], [0, 2, 1]):
+        other, chosen = operator.select(np.array(order), 3)
+        close(other.pool(jets[order], x[chosen]), operator.pool(jets, x), rtol=1e-12)
+        np.testing.assert_allclose(
+            other.weights(x[chosen], 3), operator.weights(x, 3)[order], rtol=1e-14
+        )
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2])
+def test_a_reduced_operator_is_the_pool_of_the_others(operator, left_out):
+    kept = np.delete(np.arange(3), left_out)
+    jets, reduced = members(np.array([-0.4, 1.3])), leave_out(operator, np.array([left_out]), 3)
+    inner = operator.select(kept, 3)[0]
+    assert reduced.space(np.ones(3)).size == inner.space(np.ones(2)).size
+    x = inner.space(np.ones(2)).natural(np.linspace(-0.7, 0.9, inner.space(np.ones(2)).size))
+    close(reduced.pool(jets, x), inner.pool(jets[kept], x))
+    close(reduced.tangents(jets, x), inner.tangents(jets[kept], x))
+    assert reduced.weights(x, 3)[left_out] == 0.0
+    np.testing.assert_array_equal(reduced.weights(x, 3)[kept], inner.weights(x, 2))
+    assert reduced.left_out(3).tolist() == [left_out]
+    tangent = Jet(np.ones((1, 2)), np.full((1, 2, 1), 0.3), np.full((1, 2, 1), -0.2))
+    close(reduced.push(jets, x, int(kept[1]), tangent), inner.push(jets[kept], x, 1, tangent))
+    assert not reduced.push(jets, x, left_out, tangent).logp.any()
+    nodes = Nodes(np.random.default_rng(1).normal(size=(3, 5, 2)), np.zeros((5, 2)))
+    of_kept = Nodes(nodes.logp[kept], nodes.log_measure)
+    np.testing.assert_array_equal(
+        reduced.normaliser(nodes).log_norm(x), inner.normaliser(of_kept).log_norm(x)
+    )
+    again = Operator.from_description(json.loads(json.dumps(reduced.describe())))
+    assert again == reduced
+    rest, keep = Pool(reduced, x, 3).without_unused()
+    close(rest.operator.pool(jets[keep], rest.x), reduced.pool(jets, x), rtol=1e-12)
+    for name, values in reduced.parameters(x, 3).items():
+        if name in operator.of_models:
+            assert values.shape == (3,)
+            assert values[left_out] == 0.0
 
 
 @not_composite

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import traceback
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,35 @@ def test_a_misspelt_name_is_suggested():
         _ = lq.lokc
     with pytest.raises(AttributeError, match="no attribute 'xyz'$"):
         _ = lq.xyz
+
+
+@pytest.mark.parametrize(
+    ("tried", "meant"),
+    [
+        ("from_arviz", "from_datatree"),
+        ("from_idata", "from_datatree"),
+        ("from_inferencedata", "from_datatree"),
+        ("from_InferenceData", "from_datatree"),
+        ("from_netcdf", "from_datatree"),
+        ("from_zarr", "from_datatree"),
+        ("from_stan", "from_cmdstanpy or from_pystan"),
+        ("from_cmdstan", "from_cmdstanpy"),
+        ("from_brms", "from_family"),
+        ("from_loo", "from_elpd"),
+        ("from_blackjax", "from_jax"),
+        ("stacking", "stack"),
+    ],
+)
+def test_a_name_that_others_have_is_answered_by_what_it_means(tried, meant):
+    with pytest.raises(AttributeError, match=f"no attribute '{tried}'. Use {meant}") as caught:
+        getattr(lq, tried)
+    assert "Did you mean" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_what_is_suggested_exists_and_what_exists_is_not_suggested_away():
+    for names, what in lq._MEANT.items():
+        assert not set(names.split()) & set(lq.__all__)
+        assert re.search("|".join(lq._HOMES), what)
 
 
 @pytest.mark.parametrize(

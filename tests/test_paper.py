@@ -23,13 +23,14 @@ from lockquack.jets import log_sum_exp
 from lockquack.paper import comparison, demo, experiments, figures, overfitting, sampling
 from lockquack.paper.comparison import closed_form_densities, line_of
 from lockquack.paper.methods import OURS, PAPER, TITLES, fit
-from lockquack.paper.posterior import models_at, posterior_draws
 from lockquack.paper.runner import Runner
 from lockquack.paper.scenarios import (
     SCENARIOS,
     Density,
     log_marginal_likelihoods,
     loo_predictions,
+    models_at,
+    posterior_draws,
     predictions,
 )
 

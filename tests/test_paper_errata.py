@@ -16,8 +16,14 @@ from lockquack.draws.collapse import collapse
 from lockquack.jets import Jet, power_pool
 from lockquack.operators import Hybrid, Linear, Locking, Superposition
 from lockquack.paper import overfitting
-from lockquack.paper.posterior import models_at, posterior_draws
-from lockquack.paper.scenarios import SCENARIOS, Density, loo_predictions, predictions
+from lockquack.paper.scenarios import (
+    SCENARIOS,
+    Density,
+    loo_predictions,
+    models_at,
+    posterior_draws,
+    predictions,
+)
 from lockquack.solvers.simplex_qp import simplex_qp
 from tests.helpers import lock
 

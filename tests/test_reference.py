@@ -12,6 +12,8 @@ from lockquack.transforms import get_transform
 from tests.helpers import lock
 from tests.reference import ON_LOG_SCALE, reference_family
 
+PLAIN = lq.Hyvarinen(transform=None)
+
 
 def test_draws_are_those_that_the_answers_are_for(made_family):
     # If they are not, a library makes other draws: run scripts/reference_answers.py.
@@ -48,21 +50,36 @@ def test_locking_weights_of_every_subset(family, kind, stored):
         for subset in answers["sets"].values():
             chosen = {name: models[name] for name in subset["models"]}
             expected = subset["locking"][stored]["standardised"]
-            fit = lock(chosen, scores=kind)
+            fit = lock(chosen, scores=kind, rule=PLAIN)
             np.testing.assert_allclose(fit.weights, expected["weights"], atol=1e-5)
             assert fit.solution.objective == pytest.approx(expected["objective"], rel=1e-9)
             assert fit.solution.relative_gap < 1e-9
-            raw = lock(chosen, scores=kind, scale=1.0)
+            raw = lock(chosen, scores=kind, rule=PLAIN, scale=1.0)
             np.testing.assert_allclose(
                 raw.weights, subset["locking"][stored]["raw"]["weights"], atol=1e-5
             )
+
+
+def test_by_default_models_of_log_y_are_scored_on_its_scale(family):
+    # So the answers for models of y are those for the same models brought to log y.
+    answers = family.answers["scales"].get("logy", {"sets": {}})
+    models = family.models("y")
+    for subset in answers["sets"].values():
+        chosen = {name: models[name] for name in subset["models"]}
+        fit = lock(chosen)
+        on_half_line = any(model.likelihood.support[0] == 0 for model in chosen.values())
+        assert fit.rule.transform == ("log" if on_half_line else None)
+        if on_half_line:
+            expected = subset["locking"]["loo"]["standardised"]["weights"]
+            np.testing.assert_allclose(fit.weights, expected, atol=1e-5)
 
 
 def test_flat_prior_reaches_the_stored_optimum_with_exact_zeros(family):
     for scale, answers in family.answers["scales"].items():
         models = family.models(scale)
         for subset in answers["sets"].values():
-            fit = lock({name: models[name] for name in subset["models"]}, prior=1.0)
+            chosen = {name: models[name] for name in subset["models"]}
+            fit = lock(chosen, prior=1.0, rule=PLAIN)
             expected = subset["locking"]["loo"]["standardised_no_prior"]
             assert fit.solution.objective <= expected["objective"] + 1e-6
             tiny = np.array(expected["weights"]) < 1e-7

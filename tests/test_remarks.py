@@ -18,13 +18,20 @@ import lockquack as lq
 from lockquack import cli, words
 from lockquack.cli.output import hear_warnings
 from lockquack.cli.wording import shell_words
-from lockquack.errors import LockquackError, LockquackWarning, ParameterError, naming
+from lockquack.errors import (
+    LockquackError,
+    LockquackWarning,
+    ParameterError,
+    ParetoWarning,
+    naming,
+)
 from lockquack.methods.examine import examine_solution
 from lockquack.remarks import REMARKS, UnknownRemark, read_remark, remark_of, warn
 from lockquack.remarks.densities import HighParetoK
 from lockquack.remarks.draws import SingleChain
 from lockquack.solvers.base import Solution
 from lockquack.words import HYVARINEN, LOG_SCORE, Text, in_shell
+from tests.helpers import unheard
 
 every_kind = pytest.mark.parametrize("kind", REMARKS.values(), ids=lambda kind: kind.code)
 
@@ -50,6 +57,11 @@ def clumps(rng, places, at=None, sigma=1.0):
     y = np.concatenate([rng.normal(m, 1.0, size=20) for m in at or places])
     mu = 0.05 * rng.normal(size=(2, 20))
     return {name: normal(y, mu + m, sigma) for name, m in zip("ab", places, strict=True)}
+
+
+def as_arrays(models):
+    """Keep what is known at the observed outcomes only."""
+    return {name: lq.from_datatree(model.to_datatree()) for name, model in models.items()}
 
 
 def surprised(rng):
@@ -152,6 +164,39 @@ def _(rng):
     lq.combine(clumps(rng, (-5.0, 5.0)), "linear", "hyvarinen", scores="in-sample")
 
 
+@produces("few-observations")
+def _(rng):
+    lq.lock(
+        {
+            name: normal([0.3, 1.2], 0.1 * rng.normal(size=(4, 50)) + m)
+            for name, m in zip("ab", (0, 1), strict=True)
+        }
+    )
+
+
+@produces("misled-score")
+def _(rng):
+    lq.quack(as_arrays(clumps(rng, (0.0, 8.0), at=(0.0, 0.0))))
+
+
+@produces("unseen-weight")
+def _(rng):
+    lq.combine(clumps(rng, (0.0, 10.0), at=(0.0, 0.0)), "linear", "hyvarinen")
+
+
+@produces("log-score-unknown")
+def _(rng):
+    lq.combine(as_arrays(clumps(rng, (0.0, 4.0), at=(0.0, 0.0))), "hybrid")
+
+
+@produces("scores-disagree")
+def _(rng):
+    y = rng.normal(size=40)
+    mu = 0.05 * rng.normal(size=(2, 20))
+    flat = lq.from_family("student_t", y=y, nu=1.0, mu=mu + 100.0, sigma=1.0)
+    lq.select({"narrow": normal(y, mu, 0.5), "flat and far": flat}, by="hyvarinen")
+
+
 @produces("parameter-at-bound")
 def _(rng):
     lq.combine(clumps(rng, (-1.5, 1.5), at=(-3.0, 3.0)), "hoelder", "log")
@@ -164,7 +209,7 @@ def _(rng):
 
 @produces("slow-edge")
 def _(rng):
-    lq.lock({"gamma": positive(rng)})
+    lq.lock({"gamma": positive(rng)}, rule=lq.Hyvarinen(transform=None))
 
 
 @produces("different-supports")
@@ -175,8 +220,35 @@ def _(rng):
 
 @produces("normaliser-unchecked")
 def _(rng):
-    stored = {k: lq.from_datatree(m.to_datatree()) for k, m in clumps(rng, (-1.0, 1.0)).items()}
-    lq.lock(stored, weights="nonnegative")
+    lq.lock(as_arrays(clumps(rng, (-1.0, 1.0))), weights="nonnegative")
+
+
+def told(rng, **facts):
+    """A model that says more about its likelihood."""
+    source = normal(rng.normal(size=50), 0.05 * rng.normal(size=(2, 500))).source
+    return {"a": lq.Model(replace(source, likelihood=replace(source.likelihood, **facts)))}
+
+
+@produces("given-earlier-outcomes")
+def _(rng):
+    lq.lock(told(rng, given_earlier=True))
+
+
+@produces("not-scored")
+def _(rng):
+    models = told(rng, not_scored=("censored",))
+    lq.stack({name: lq.from_datatree(model.to_datatree()) for name, model in models.items()})
+
+
+@produces("given-earlier-outcomes")
+def _(rng):
+    lq.lock(told(rng, given_earlier=True))
+
+
+@produces("not-scored")
+def _(rng):
+    models = told(rng, not_scored=("censored",))
+    lq.stack({name: lq.from_datatree(model.to_datatree()) for name, model in models.items()})
 
 
 @produces("wrong-normaliser")
@@ -313,7 +385,7 @@ def test_warnings_come_from_the_users_line(rng, tmp_path):
     models = {"a": model, "one chain": normal(y, 0.1 * rng.normal(size=(1, 400)), 9.0)}
     fits = (lq.lock, lq.stack, lq.quack, lq.combine, lq.equal, lq.pseudo_bma, lq.select)
     for method in fits:
-        caught = heard(lambda method=method: method(models))
+        caught = heard(lambda method=method: method(unheard(models)))
         assert {each.filename for each in caught} == {__file__}, method
     fit = lq.lock({"a": model})
     questions = (
@@ -330,10 +402,47 @@ def test_warnings_come_from_the_users_line(rng, tmp_path):
         lambda fit: fit.predict(loo=True).sample(10, random_seed=1),
     )
     for i, ask in enumerate(questions):
-        fresh = replace(fit)  # what was warned of once is not warned of again
+        fresh = replace(fit, models=unheard(fit.models))  # nothing is said twice
         caught = heard(lambda ask=ask, fresh=fresh: ask(fresh))
         assert {each.filename for each in caught} == {__file__}, i
         assert {each.message.remark.code for each in caught} == {"pareto-k"}, i
+
+
+def test_nothing_is_said_twice_about_the_same_models(rng):
+    """A study of the same models by many methods: each thing is said once, of all models."""
+    model = surprised(rng)["a"]
+    y = model.observations.values[:, 0]
+    models = {"a": model, "one chain": normal(y, 0.1 * rng.normal(size=(1, 400)), 9.0)}
+    methods = (lq.stack, lq.equal, lq.pseudo_bma, lq.select, lq.lock)
+
+    def study():
+        for method in methods:
+            fit = method(models)
+            fit.logpdf(loo=True)
+            fit.coverage()
+        lq.compare(models, ["stack", "equal"], cv=3)
+
+    said = [each.message.remark.code for each in heard(study)]
+    assert "pareto-k" in said
+    assert "single-chain" in said
+    assert len(said) == len(set(said)) < 8
+    assert heard(study) == []
+    # What a fit knows it keeps, said or not; and of other models it is said again.
+    assert "pareto-k" in {remark.code for remark in lq.stack(models).remarks}
+    assert "pareto-k" in {
+        each.message.remark.code for each in heard(lambda: lq.stack(unheard(models)))
+    }
+
+
+def test_one_remark_for_all_models_with_unreliable_densities(rng):
+    model = surprised(rng)["a"]
+    models = {name: lq.Model(model.source) for name in ("first", "second")}
+    (warning,) = heard(lambda: lq.equal(models))
+    remark = warning.message.remark
+    assert remark.models == ("first", "second")
+    k_hat = model.loo().pareto_k
+    assert remark.counts == ((k_hat > remark.limit).sum(),) * 2
+    assert remark.worst == k_hat.max()
 
 
 def test_warnings_of_components_of_vectors_come_from_the_users_line(rng):
@@ -425,7 +534,8 @@ def test_an_error_of_a_model_in_a_file_names_both_once(tmp_path):
 def test_what_was_left_out_of_a_comparison_keeps_both_wordings(rng):
     logp = rng.normal(size=(2, 50, 6))
     models = {name: lq.from_arrays(logp=logp + i, y=np.arange(6.0)) for i, name in enumerate("ab")}
-    left_out = lq.compare(models, cv=2).copy().attrs["left_out"]
+    with pytest.warns(ParetoWarning):
+        left_out = lq.compare(models, cv=2).copy().attrs["left_out"]
     assert "from_family" in left_out["lock"]
     assert "--family" in in_shell(left_out["lock"])
     with pytest.raises(LockquackError) as caught:

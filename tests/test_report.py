@@ -170,7 +170,7 @@ def test_remarks_on_the_way_are_in_the_page_not_on_the_screen():
     assert contents.pareto["above"].sum() > 0
     assert not isinstance(contents.calibration, Missing)
     pareto = [remark for remark in contents.remarks if remark.code == "pareto-k"]
-    assert [remark.model for remark in pareto] == list(models)
+    assert [remark.models for remark in pareto] == [tuple(models)]
     said = plain(as_page(contents, None, None))
     assert all(remark.message in said for remark in pareto)
     assert said.count("What to do: Look at the observation that is named") == 1

@@ -253,6 +253,7 @@ PARAMETERS = {
     "half_normal": {"sigma": 2.0},
     "weibull": {"alpha": 1.5, "beta": 2.0},
     "inverse_gamma": {"alpha": 3.0, "beta": 2.0},
+    "von_mises": {"mu": 2.5, "kappa": 1.5},
     "poisson": {"mu": 3.0},
     "negative_binomial": {"mu": 3.0, "alpha": 1.5},
     "binomial": {"n": 9.0, "p": 0.3},

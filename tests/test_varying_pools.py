@@ -9,7 +9,7 @@ import pytest
 
 import lockquack as lq
 from lockquack.operators.pool import Pool
-from lockquack.prediction import streamed
+from lockquack.prediction import distribution
 from lockquack.prediction.prediction import Prediction
 from tests.helpers import lock
 
@@ -84,9 +84,9 @@ def test_groups_of_observations_keep_their_weights(rng, monkeypatch):
     whole = prediction(models, lq.Locking(), x)
     expected = whole.logpdf(), whole.quantile(0.3), whole.mean()
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 3)
-    monkeypatch.setattr(streamed, "_KEPT", 2)
+    monkeypatch.setattr(distribution, "_KEPT", 2)
     parts = prediction(models, lq.Locking(), x)
-    assert isinstance(parts._numbers.pooled, streamed.StreamedDistribution)
+    assert isinstance(parts._evaluation.pooled, distribution.StreamedDistribution)
     for got, want in zip(
         (parts.logpdf(), parts.quantile(0.3), parts.mean()), expected, strict=True
     ):

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from lockquack.rules import PairwiseScore as PairwiseScore
     from lockquack.sources.arrays import from_arrays as from_arrays
     from lockquack.sources.bambi import from_bambi as from_bambi
+    from lockquack.sources.chains import split_chains as split_chains
     from lockquack.sources.datatree import from_datatree as from_datatree
+    from lockquack.sources.elpd import from_elpd as from_elpd
     from lockquack.sources.family import from_family as from_family
     from lockquack.sources.jax import from_jax as from_jax
     from lockquack.sources.numpyro import from_numpyro as from_numpyro
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from lockquack.sources.stan import from_cmdstanpy as from_cmdstanpy
     from lockquack.sources.stan import from_pystan as from_pystan
     from lockquack.sources.stan import stan_code as stan_code
+    from lockquack.testing import example_models as example_models
 
 #: Where each public name lives. It is imported when first used, so importing the package
 #: itself takes no time.
@@ -72,10 +75,12 @@ _HOMES = {
     "combine": "combination.verbs",
     "compare": "methods.compare",
     "equal": "combination.mixtures",
+    "example_models": "testing",
     "from_arrays": "sources.arrays",
     "from_bambi": "sources.bambi",
     "from_cmdstanpy": "sources.stan",
     "from_datatree": "sources.datatree",
+    "from_elpd": "sources.elpd",
     "from_family": "sources.family",
     "from_jax": "sources.jax",
     "from_numpyro": "sources.numpyro",
@@ -88,23 +93,58 @@ _HOMES = {
     "pseudo_bma": "combination.mixtures",
     "quack": "combination.verbs",
     "select": "combination.mixtures",
+    "split_chains": "sources.chains",
     "stack": "combination.mixtures",
     "stan_code": "sources.stan",
 }
 
 __all__ = ["__version__", "errors", *_HOMES]
 
+#: What is meant by names that people try: other libraries have them, or the likes of them.
+_MEANT = {
+    "from_arviz from_idata from_inferencedata from_inference_data from_netcdf from_nc from_zarr "
+    "from_file from_path from_xarray from_dataset from_datatrees": "from_datatree, or put it into "
+    "the dict of models as it is: lq.stack({'a': idata, 'b': 'b.nc'})",
+    "from_stan from_rstan": "from_cmdstanpy or from_pystan",
+    "from_cmdstan from_cmdstan_csv from_csv": "from_cmdstanpy; draws in CSV files go to the "
+    "command line too: lockquack weights 'fit-*.csv' --y data.csv:y",
+    "from_brms from_rstanarm from_r from_jags from_nimble": "from_family with the draws of the "
+    "likelihood's parameters, from_arrays with a matrix of log densities, or the command line on "
+    "CSV files: lockquack weights a.csv b.csv --y data.csv:y",
+    "from_loo from_elpddata from_waic from_kfold from_reloo": "from_elpd, or put it into the dict "
+    "of models as it is",
+    "from_dict from_numpy from_array from_log_likelihood from_log_lik from_matrix": "from_arrays",
+    "from_posterior from_samples from_parameters from_pandas from_dataframe": "from_family",
+    "from_blackjax from_tfp from_flax from_nutpie from_oryx": "from_jax",
+    "from_pyro from_edward from_turing": "from_family with the draws of the likelihood's "
+    "parameters, or from_arrays",
+    "stacking stack_models bayesian_stacking mix": "stack",
+    "log_pool log_linear geometric locking lock_models": "lock",
+    "superposition superpose quantum": "quack",
+    "average model_average model_averaging": "bma, pseudo_bma or stack",
+    "chains separate_chains": "split_chains",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("lockquack.errors")
     if name not in _HOMES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, __all__, n=1)
-        hint = f". Did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module 'lockquack' has no attribute {name!r}{hint}")
+        message = f"module 'lockquack' has no attribute {name!r}{_hint(name)}"
+        # Without the module, or Python adds the name that is nearest in letters.
+        raise AttributeError(message, name=name, obj=None)
     return getattr(import_module(f"lockquack.{_HOMES[name]}"), name)
+
+
+def _hint(name: str) -> str:
+    """Suggest what is meant, or else what is nearest in letters."""
+    from difflib import get_close_matches
+
+    meant = [what for names, what in _MEANT.items() if name.lower() in names.split()]
+    if meant:
+        return f". Use {meant[0]}."
+    near = get_close_matches(name, __all__, n=1)
+    return f". Did you mean {near[0]!r}?" if near else ""
 
 
 def __dir__() -> list[str]:

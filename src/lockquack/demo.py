@@ -10,6 +10,7 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.combination.combination import Combination
+from lockquack.files.places import require_file_place, written_whole
 from lockquack.jets import Array
 from lockquack.models.model import Model
 
@@ -77,11 +78,14 @@ def draw(demo: Demo, path: Path, people: tuple[int, ...] = (3, 78, 123, 322)) ->
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
     demo.fit.plot_densities(people, xlabel="disease progression after one year", axes=axes.ravel())
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with written_whole(path) as unfinished:
+        figure.savefig(unfinished, format=path.suffix[1:] or "png", dpi=150)
 
 
 def main(path: Path = Path("demo-output/diabetes.png")) -> None:
     """Run the demonstration, print its tables and write its picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    require_file_place(path)
     demo = run()
     print(demo.fit)
     best = max(demo.fit.names, key=lambda name: demo.log_scores[name])
@@ -89,8 +93,7 @@ def main(path: Path = Path("demo-output/diabetes.png")) -> None:
     for name, score in sorted(demo.log_scores.items(), key=lambda item: -item[1]):
         print(f"  {name:<14}{score:10.1f}{score - demo.log_scores[best]:+10.1f}")
     table = lq.compare(demo.fit.models or {}, ["quack", "lock", "stack", "pseudo-BMA+", "select"])
-    print("\nWeights cross-validated (lq.compare): held-out log score, and is a difference noise?")
-    print(table[["elpd", "elpd_diff", "dse", "verdict"]].round(1).to_string())
+    print(f"\n{table}")
     draw(demo, path)
     print(f"\nPredictions for four people: {path}")
 

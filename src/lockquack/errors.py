@@ -144,8 +144,16 @@ class IdentifiabilityWarning(LockquackWarning):
     """Models that the score cannot tell apart, or parameters that it does not determine."""
 
 
+class BlindScoreWarning(LockquackWarning):
+    """A score that looks at densities near the observations only, where that is not enough."""
+
+
 class SupportWarning(LockquackWarning):
     """Models that disagree about which outcomes are possible, or a pool that may be improper."""
+
+
+class LikelihoodWarning(LockquackWarning):
+    """Scores of something else than all outcomes, each predicted from all others."""
 
 
 def unknown_name(kind: str, got: object, known: Iterable[str]) -> UnknownNameError:

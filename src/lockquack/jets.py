@@ -36,9 +36,14 @@ class Jet:
     grad: Array  # (..., d)
     curv: Array  # (..., d): the second derivatives ∂²/∂y_j², their sum is the Laplacian
 
+    @property
+    def parts(self) -> tuple[Array, Array, Array]:
+        """All three arrays."""
+        return self.logp, self.grad, self.curv
+
     def __getitem__(self, index: Any) -> Jet:
         """Select along the leading axes."""
-        return Jet(self.logp[index], self.grad[index], self.curv[index])
+        return Jet(*(part[index] for part in self.parts))
 
     def times(self, factor: Array) -> Jet:
         """Multiply all by a factor that broadcasts against ``logp``; zero silences infinity."""
@@ -62,22 +67,20 @@ def all_finite(values: Numeric) -> bool:
         return bool(np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all())
 
 
+def bare(logp: Array) -> Jet:
+    """Return a jet without derivatives: one of no components."""
+    nothing = np.empty((*logp.shape, 0))
+    return Jet(logp, nothing, nothing)
+
+
 def stack_jets(jets: Sequence[Jet]) -> Jet:
     """Stack jets of equal shape along a new first axis."""
-    return Jet(
-        np.stack([jet.logp for jet in jets]),
-        np.stack([jet.grad for jet in jets]),
-        np.stack([jet.curv for jet in jets]),
-    )
+    return Jet(*map(np.stack, zip(*(jet.parts for jet in jets), strict=True)))
 
 
 def join_jets(jets: Sequence[Jet]) -> Jet:
     """Join jets along their first axis."""
-    return Jet(
-        np.concatenate([jet.logp for jet in jets]),
-        np.concatenate([jet.grad for jet in jets]),
-        np.concatenate([jet.curv for jet in jets]),
-    )
+    return Jet(*map(np.concatenate, zip(*(jet.parts for jet in jets), strict=True)))
 
 
 def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
@@ -207,15 +210,21 @@ def pool_derivatives(
 
 @dataclass(frozen=True)
 class PoolDerivatives:
-    """Derivatives of a pooled jet in the coefficients and in the power.
+    """A pooled jet, and its derivatives in the coefficients and in the power.
 
     ``by_log_coef`` has the pooled members along its first axis. Its arrays are complex when
     the coefficients are: the real part is the derivative in the log-amplitude log|a_j|, minus
     the imaginary part the derivative in the phase arg a_j (:attr:`by_phase`).
     """
 
+    pooled: Jet
     by_log_coef: Jet
-    by_power: Jet
+    in_power: Callable[[], Jet]
+
+    @property
+    def by_power(self) -> Jet:
+        """Derivatives in the power p."""
+        return self.in_power()
 
     @property
     def by_log_amplitude(self) -> Jet:
@@ -246,25 +255,27 @@ def power_pool_derivatives(jet: Jet, log_coef: Numeric, power: float) -> PoolDer
     """
     share, logp = pool_densities(jet.logp, log_coef, power, 0)
     cell = share[..., None]
-    offset, square, excess, spread = _spread(jet, cell)
+    offset, square, excess, spread, grad, curv = _spread(jet, cell)
     if power == 0:
         by_log_coef = Jet(share * jet.logp, cell * jet.grad, cell * jet.curv)
     else:
         by_log_coef = Jet(share / power, cell * offset, cell * (excess + power * (square - spread)))
-    mean = _weighted_sum(share, jet.logp, 0)
-    with np.errstate(invalid="ignore"):
-        surprise = jet.logp - mean
-    tilt = share * np.where(share == 0, 0.0, surprise)
-    if power == 0:
-        by_power_logp = _weighted_sum(tilt, surprise, 0) / 2
-    else:
-        by_power_logp = (np.real(mean) - np.where(np.isfinite(logp), logp, 0.0)) / power
-    by_power = Jet(
-        by_power_logp,
-        np.real(_weighted_sum(tilt[..., None], jet.grad, 0)),
-        np.real(_weighted_sum(tilt[..., None], excess + power * square, 0) + spread),
-    )
-    return PoolDerivatives(by_log_coef, by_power)
+        curv = curv + power * spread
+
+    def by_power() -> Jet:
+        mean = _weighted_sum(share, jet.logp, 0)
+        with np.errstate(invalid="ignore"):
+            surprise = jet.logp - mean
+        tilt = share * np.where(share == 0, 0.0, surprise)
+        if power == 0:
+            in_logp = _weighted_sum(tilt, surprise, 0) / 2
+        else:
+            in_logp = (np.real(mean) - np.where(np.isfinite(logp), logp, 0.0)) / power
+        in_grad = _weighted_sum(tilt[..., None], jet.grad, 0)
+        in_curv = _weighted_sum(tilt[..., None], excess + power * square, 0) + spread
+        return Jet(in_logp, np.real(in_grad), np.real(in_curv))
+
+    return PoolDerivatives(Jet(logp, np.real(grad), np.real(curv)), by_log_coef, by_power)
 
 
 def push_through_pool(jet: Jet, log_coef: Numeric, power: float, member: int, tangent: Jet) -> Jet:
@@ -281,7 +292,7 @@ def push_through_pool(jet: Jet, log_coef: Numeric, power: float, member: int, ta
             + p\, \delta\ell\, [h_k - \textstyle\sum_j c_j h_j + p((g_k - m)^2 - V)]\}.
     """
     share, _ = pool_densities(jet.logp, log_coef, power, 0)
-    offset, square, excess, spread = _spread(jet, share[..., None])
+    offset, square, excess, spread, *_ = _spread(jet, share[..., None])
     weight, cell = share[member], share[member][..., None]
     lift = tangent.logp[..., None]
     bend = excess[member] + power * (square[member] - spread)
@@ -294,15 +305,15 @@ def push_through_pool(jet: Jet, log_coef: Numeric, power: float, member: int, ta
     )
 
 
-def _spread(jet: Jet, cell: Numeric) -> tuple[Numeric, Numeric, Numeric, Numeric]:
+def _spread(jet: Jet, cell: Numeric) -> tuple[Numeric, ...]:
     """Distances of the members' gradients and curvatures from their means, along the first axis.
 
-    Returns g − m, its square, h − Σ c h, and the variance V of the gradients.
+    Returns g − m, its square, h − Σ c h, the variance V of the gradients, m and Σ c h.
     """
-    offset = jet.grad - _weighted_sum(cell, jet.grad, 0)
+    grad, curv = _weighted_sum(cell, jet.grad, 0), _weighted_sum(cell, jet.curv, 0)
+    offset = jet.grad - grad
     square = offset * offset
-    excess = jet.curv - _weighted_sum(cell, jet.curv, 0)
-    return offset, square, excess, _weighted_sum(cell, square, 0)
+    return offset, square, jet.curv - curv, _weighted_sum(cell, square, 0), grad, curv
 
 
 def _weighted_sum(weight: Numeric, values: Numeric, axis: int) -> Numeric:
@@ -316,4 +327,4 @@ def _weighted_sum(weight: Numeric, values: Numeric, axis: int) -> Numeric:
 
 
 def _map_jet(function: Callable[[Numeric], Array], jet: Jet) -> Jet:
-    return Jet(function(jet.logp), function(jet.grad), function(jet.curv))
+    return Jet(*map(function, jet.parts))

@@ -57,6 +57,28 @@ def as_numeric(name: str, given: Any, error: type[LockquackError] = LockquackErr
     return array
 
 
+def all_within(values: Numeric, limit: float) -> bool:
+    """Whether all values are finite and at most ``limit`` in size.
+
+    Found by one sum of squares where the values lie together, which reads them once.
+
+    Examples
+    --------
+    >>> all_within(np.array([1.0, -2.0]), 10.0), all_within(np.array([1e308, -1e308]), 1e100)
+    (True, False)
+    >>> all_within(np.array([np.nan]), 10.0)
+    False
+    """
+    if values.size == 0:
+        return True
+    if values.dtype == np.float64 and values.flags.forc:
+        together = values.ravel(order="K")
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.vdot(together, together) < limit * limit:
+                return True
+    return float(values.min()) >= -limit and float(values.max()) <= limit
+
+
 def and_more(count: int) -> str:
     """End a message that names the first of several.
 

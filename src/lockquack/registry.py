@@ -1,4 +1,4 @@
-"""Objects in, strings at the edge: looking up a name in a registry."""
+"""Looking up an operator or a rule by its name."""
 
 from __future__ import annotations
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.models.model import Model
 from lockquack.sources.family import from_family
 from lockquack.sources.parameters import linear_predictor
 
 
+@own_arithmetic
 def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Model]:
     """Make two regressions of the same outcomes, each with one of two covariates.
 
@@ -30,8 +32,7 @@ def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Model]:
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> lq.lock(example_models()).weights.round(2).to_series().to_dict()
+    >>> lq.lock(lq.example_models()).weights.round(2).to_series().to_dict()
     {'first': 0.36, 'second': 0.64}
     """
     rng = np.random.default_rng(random_seed)

@@ -16,15 +16,46 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
 from typing_extensions import override
 
 from lockquack.errors import unknown_name
-from lockquack.families.base import Edge, confine, outside, worst_edges
+from lockquack.families.base import Edge, confine, exp, outside, worst_edges
 from lockquack.jets import Array, Jet
+
+
+@dataclass(frozen=True)
+class Change:
+    r"""What becomes of the jet of any density at given outcomes: a linear map and a shift.
+
+    :math:`\log p + c`, :math:`a g + b` and :math:`a^2 h + s g + e`, with numbers that depend on the
+    outcomes only: the same for all draws, and for all models.
+    """
+
+    root: Array  # a, (n, d)
+    slope: Array  # s, (n, d)
+    grad_shift: Array | float = 0.0  # b, (n, d)
+    curv_shift: Array | float = 0.0  # e, (n, d)
+    #: c; None: log densities stay as they are.
+    log_shift: Array | None = None  # (n,)
+
+    def __getitem__(self, which: Any) -> Change:
+        """Take the change at some of the outcomes, or in other axes."""
+        parts = (getattr(self, field.name) for field in fields(Change))
+        return Change(*(part[which] if isinstance(part, np.ndarray) else part for part in parts))
+
+    def logp(self, logp: Any) -> Any:
+        """Change log densities, (..., n): arrays of numpy's or dask's."""
+        return logp if self.log_shift is None else logp + self.log_shift
+
+    def derivatives(self, grad: Any, curv: Any) -> tuple[Any, Any]:
+        """Change derivatives, each (..., n, d)."""
+        changed = self.root * self.root * curv + (self.slope * grad + self.curv_shift)
+        return self.root * grad + self.grad_shift, changed
 
 
 class Transform(ABC):
@@ -58,6 +89,11 @@ class Transform(ABC):
     def backward(self, z: Array) -> Array:
         """Return the y with t(y) = z."""
 
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What z is called in tables."""
+
     @abstractmethod
     def edge(self, edge: Edge) -> Edge:
         """How an edge of the density of z shows up in y."""
@@ -66,16 +102,12 @@ class Transform(ABC):
     def _forward(self, y: Array) -> Array: ...
 
     @abstractmethod
-    def _slope(self, y: Array) -> Array:
-        """Return t'."""
-
-    @abstractmethod
     def _log_slope(self, y: Array) -> Array:
         """Return J = log t'."""
 
     @abstractmethod
-    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
-        """Return J' and J''."""
+    def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
+        """Return t', J' and J''."""
 
     def logp(self, y: Array, logp: Array, *, multivariate: bool = False) -> Array:
         """Bring the log density of z to y; −inf outside the domain."""
@@ -91,17 +123,24 @@ class Transform(ABC):
 
         Scalar or vector, y, grad and curv have the same axes here.
         """
-        y = confine(y, self.domain)
-        slope = self._slope(y)
-        first, second = self._log_slope_derivatives(y)
-        push = grad * slope
-        return push + first, curv * (slope * slope) + (push * first + second)
+        return self._change(confine(y, self.domain)).derivatives(grad, curv)
 
-    def stretch(self, y: Array) -> tuple[Array, Array]:
-        """Return √h and h' of the weight h = (dy/dz)², which vanishes where z has no end."""
-        y = confine(y, self.domain)
-        root = 1.0 / self._slope(y)
-        return root, -2.0 * self._log_slope_derivatives(y)[0] * root * root
+    def change(self, y: Array) -> Change:
+        """Return what becomes of jets of z at outcomes (n, d) inside the domain."""
+        return replace(self._change(y), log_shift=self._log_slope(y).sum(axis=1))
+
+    def _change(self, y: Array) -> Change:
+        slope, first, second = self._slopes(y)
+        return Change(slope, slope * first, first, second)
+
+    def score_weight(self, y: Array) -> Change:
+        """Return what becomes of derivatives g and c: √h g and h c + h' g, for h = (dy/dz)².
+
+        This weight vanishes where z has no end.
+        """
+        slope, first, _ = self._slopes(confine(y, self.domain))
+        root = 1.0 / slope
+        return Change(root, -2.0 * first * root * root)
 
     def jet(self, y: Array, jet: Jet, *, multivariate: bool = False) -> Jet:
         """Bring a jet of z to y."""
@@ -119,11 +158,11 @@ class Log(Transform):
     r""":math:`z = \log y / \log b`, for the base b."""
 
     log_base: float = 1.0
+    label = "log y"
 
     def backward(self, z: Array) -> Array:
         """Return y = b^z."""
-        with np.errstate(over="ignore"):
-            return np.exp(z * self.log_base)
+        return exp(z * self.log_base)
 
     def edge(self, edge: Edge) -> Edge:
         """Turn the rate r of a lower tail exp(-r|z|) into the power y^(r / log b - 1) at 0."""
@@ -136,15 +175,12 @@ class Log(Transform):
     def _forward(self, y: Array) -> Array:
         return np.log(y) / self.log_base
 
-    def _slope(self, y: Array) -> Array:
-        return 1.0 / (self.log_base * y)
-
     def _log_slope(self, y: Array) -> Array:
         return -math.log(self.log_base) - np.log(y)
 
-    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+    def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
         inverse = 1.0 / y
-        return -inverse, inverse * inverse
+        return 1.0 / (self.log_base * y), -inverse, inverse * inverse
 
 
 @dataclass(frozen=True)
@@ -152,6 +188,7 @@ class Log10(Log):
     """:class:`Log` of base 10, exact at the powers of ten."""
 
     log_base: float = math.log(10.0)
+    label = "log10 y"
 
     @override
     def backward(self, z: Array) -> Array:
@@ -163,10 +200,61 @@ class Log10(Log):
 
 
 @dataclass(frozen=True)
+class LogDistance(Transform):
+    r""":math:`z = \log(y - a)` above the end a of a half-line, :math:`-\log(a - y)` below it."""
+
+    end: float
+    above: bool = True
+
+    @property
+    def domain(self) -> tuple[float, float]:  # type: ignore[override]
+        """The half-line."""
+        return (self.end, np.inf) if self.above else (-np.inf, self.end)
+
+    @property
+    def label(self) -> str:
+        """The function, with the end of the half-line."""
+        if self.above:
+            return f"log(y {'+' if self.end < 0 else '-'} {abs(self.end):g})"
+        return f"-log({self.end:g} - y)" if self.end else "-log(-y)"
+
+    def backward(self, z: Array) -> Array:
+        """Return y = a + exp(z), or a - exp(-z)."""
+        with np.errstate(over="ignore"):
+            return self.end + self._side * np.exp(self._side * z)
+
+    def edge(self, edge: Edge) -> Edge:
+        """Turn the rate r of the tail that goes to a into the power r - 1 of the distance."""
+        if edge.at == -self._side * np.inf:
+            return Edge(self.end, edge.order - 1.0)
+        if np.isinf(edge.at):
+            return Edge(edge.at, 0.0)
+        return Edge(float(self.backward(np.asarray(edge.at))), edge.order)
+
+    @property
+    def _side(self) -> float:
+        return 1.0 if self.above else -1.0
+
+    def _distance(self, y: Array) -> Array:
+        return self._side * (y - self.end)
+
+    def _forward(self, y: Array) -> Array:
+        return self._side * np.log(self._distance(y))
+
+    def _log_slope(self, y: Array) -> Array:
+        return -np.log(self._distance(y))
+
+    def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
+        inverse = 1.0 / self._distance(y)
+        return inverse, -self._side * inverse, inverse * inverse
+
+
+@dataclass(frozen=True)
 class Sqrt(Transform):
     r""":math:`z = \sqrt y`."""
 
     image = (0.0, np.inf)
+    label = "sqrt y"
 
     def backward(self, z: Array) -> Array:
         """Return y = z²."""
@@ -185,15 +273,12 @@ class Sqrt(Transform):
     def _forward(self, y: Array) -> Array:
         return np.sqrt(y)
 
-    def _slope(self, y: Array) -> Array:
-        return 0.5 / np.sqrt(y)
-
     def _log_slope(self, y: Array) -> Array:
         return -math.log(2.0) - 0.5 * np.log(y)
 
-    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
+    def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
         inverse = 1.0 / y
-        return -0.5 * inverse, 0.5 * inverse * inverse
+        return 0.5 / np.sqrt(y), -0.5 * inverse, 0.5 * inverse * inverse
 
 
 @dataclass(frozen=True)
@@ -207,6 +292,12 @@ class Logit(Transform):
     def domain(self) -> tuple[float, float]:  # type: ignore[override]
         """The bounds."""
         return self.low, self.high
+
+    @property
+    def label(self) -> str:
+        """The function, with its bounds unless they are 0 and 1."""
+        usual = (self.low, self.high) == (0.0, 1.0)
+        return "logit y" if usual else f"logit of y on ({self.low:g}, {self.high:g})"
 
     def backward(self, z: Array) -> Array:
         """Return y = a + (b - a)/(1 + exp(-z))."""
@@ -224,15 +315,13 @@ class Logit(Transform):
     def _forward(self, y: Array) -> Array:
         return np.asarray(logit((y - self.low) / self._width))
 
-    def _slope(self, y: Array) -> Array:
-        return self._width / ((y - self.low) * (self.high - y))
-
     def _log_slope(self, y: Array) -> Array:
         return math.log(self._width) - np.log(y - self.low) - np.log(self.high - y)
 
-    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
-        left, right = 1.0 / (y - self.low), 1.0 / (self.high - y)
-        return right - left, left * left + right * right
+    def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
+        below, above = y - self.low, self.high - y
+        left, right = 1.0 / below, 1.0 / above
+        return self._width / (below * above), right - left, left * left + right * right
 
 
 @dataclass(frozen=True)
@@ -241,6 +330,7 @@ class Exp(Transform):
 
     domain = (-np.inf, np.inf)
     image = (0.0, np.inf)
+    label = "exp y"
 
     def backward(self, z: Array) -> Array:
         """Return y = log z."""
@@ -257,17 +347,13 @@ class Exp(Transform):
         return Edge(-np.inf, order + 1.0)
 
     def _forward(self, y: Array) -> Array:
-        with np.errstate(over="ignore"):
-            return np.exp(y)
-
-    def _slope(self, y: Array) -> Array:
-        return self._forward(y)
+        return exp(y)
 
     def _log_slope(self, y: Array) -> Array:
         return y
 
-    def _log_slope_derivatives(self, y: Array) -> tuple[Array, Array]:
-        return np.ones_like(y), np.zeros_like(y)
+    def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
+        return self._forward(y), np.ones_like(y), np.zeros_like(y)
 
 
 TRANSFORMS: dict[str, Transform] = {

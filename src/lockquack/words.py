@@ -6,6 +6,7 @@ and the parts that give advice have a wording for each. The command line prints 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Self
 
 
@@ -59,9 +60,32 @@ STACKING = advice("lq.stack", "--operator linear")
 NAME_ITS_LIKELIHOOD = advice(
     "Make it with from_family or a PPL adapter.", "Name its likelihood by --family."
 )
+#: How to make a model of what a library left, by the library.
+MAKE_MODEL = {
+    "pymc": "lq.from_pymc(model, idata)",
+    "bambi": "lq.from_bambi(model, idata)",
+    "numpyro": "lq.from_numpyro(model, mcmc, model_kwargs=...)",
+    "cmdstanpy": "lq.from_cmdstanpy(fit, y=y, family=...)",
+    "stan": "lq.from_pystan(fit, y=y, family=...)",
+}
 #: Where the Hyvärinen score must do without what it needs.
 GIVE_DERIVATIVES = advice(
-    "Make the model with from_family or a PPL adapter, or give from_arrays grad= and curv=. Log "
-    f"densities are enough for {LOG_SCORE} and {STACKING}.",
+    f"Make the model with {MAKE_MODEL['pymc']}, with lq.from_family and the draws of its "
+    "parameters, or with another PPL adapter; or give from_arrays grad= and curv=. Log densities "
+    f"are enough for {LOG_SCORE} and {STACKING}.",
     f"{NAME_ITS_LIKELIHOOD.shell} Log densities are enough for {STACKING.shell}.",
 )
+
+
+def by_reason(reasons: Mapping[str, str], word: Callable[[str], str] = str) -> dict[str, str]:
+    """Turn name → reason into reason → names, so that nothing is said twice.
+
+    Examples
+    --------
+    >>> by_reason({"lock": "No slope.", "quack": "No norm.", "hybrid": "No slope."})
+    {'No slope.': 'lock, hybrid', 'No norm.': 'quack'}
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(word(reason), []).append(name)
+    return {reason: ", ".join(each) for reason, each in names.items()}

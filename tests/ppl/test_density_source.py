@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.errors import SupportError, UnsupportedError
+from lockquack.families import Edge
 from lockquack.jets import Jet
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import as_observations
@@ -89,9 +91,26 @@ def test_the_edges_of_a_density_are_found(name):
     assert not likelihood.not_smooth
 
 
-def test_an_edge_that_depends_on_parameters_is_refused_for_the_score():
-    model = predictive("Odd", Y, lambda y, m: stats.expon.logpdf(y, loc=-m), m=JITTER)
-    assert "depends on its parameters" in model.likelihood.not_smooth
+@pytest.mark.parametrize(
+    ("logpdf", "order"),
+    [
+        (lambda y, m: stats.expon.logpdf(y, loc=-m), 0.0),
+        (lambda y, m: stats.gamma.logpdf(y, 1.5, loc=-m), 0.5),
+        (lambda y, m: stats.gamma.logpdf(y, 4.0, loc=-m), None),
+        (lambda y, m: stats.lognorm.logpdf(y, 0.5, loc=-m), None),
+        (lambda y, m: stats.lognorm.logpdf(y, 1.0, loc=-m), None),
+    ],
+)
+def test_an_edge_that_depends_on_parameters_must_vanish_for_the_score(logpdf, order):
+    """Where it does, the average over draws has no edge: a density on the whole line."""
+    likelihood = predictive("Odd", Y, logpdf, m=JITTER).likelihood
+    if order is None:
+        assert not likelihood.not_smooth
+        assert likelihood.edges[0] == Edge(-INF, INF)
+    else:
+        assert "depends on its parameters" in likelihood.not_smooth
+        found = re.search(r"distance\^([-.\d]+)", likelihood.not_smooth)
+        assert float(found[1]) == pytest.approx(order, abs=0.01)
 
 
 def test_what_is_wrong_with_a_part_is_wrong_with_the_whole():

@@ -66,8 +66,10 @@ def write_csv(folder, variables, warmup=0):
             names.append(".".join([name, *(str(i + 1) for i in index[::-1])]))
             columns.append(values[(slice(None), slice(None), *index[::-1])])
     for chain in range(chains):
-        lines = [",".join(["-1,1,0.8,2,3,0,1", *(f"{c[chain, s]:.17g}" for c in columns)])
-                 for s in range(total)]  # fmt: skip
+        # The step size changes from row to row until the warm-up ends.
+        steps = [0.1 + 0.01 * s if s < warmup else 0.8 + 0.1 * chain for s in range(total)]
+        lines = [",".join([f"-1,1,{step},2,3,0,1", *(f"{c[chain, s]:.17g}" for c in columns)])
+                 for s, step in enumerate(steps)]  # fmt: skip
         head = HEADER.format(
             draws=total - warmup,
             warmup=warmup or 1000,
@@ -165,6 +167,20 @@ def test_log_lik_alone_gives_log_densities_only(read, y, closed_form):
     assert not model.source.can.differentiate
 
 
+def test_generated_quantities_of_log_y_are_brought_to_y(read, y, draws):
+    """Without a family too: log_lik and its derivatives are those of log y."""
+    natural, mu, sigma = np.exp(y), draws["mu"], draws["sigma"]
+    of_log = lq.from_family("normal", y=y, mu=mu, sigma=sigma)
+    model = from_cmdstanpy(read(quantities(of_log)), y=natural, transform="log")
+    exact = lq.from_family("lognormal", y=natural, mu=mu, sigma=sigma)
+    everything = 1, EVERY_DRAW, EVERY_OBS
+    np.testing.assert_allclose(model.source.logp(*everything), exact.source.logp(*everything))
+    for got, expected in zip(
+        model.source.derivatives(*everything), exact.source.derivatives(*everything), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10)
+
+
 def test_vector_outcomes(read, rng):
     y = rng.normal(size=(N, 2))
     mu, sigma = rng.normal(size=(CHAINS, DRAWS, N, 2)), np.array([1.0, 2.0])
@@ -209,7 +225,6 @@ def test_a_family_that_contradicts_log_lik_is_refused(read, y, draws, closed_for
         ({"log_lik": "sigma", "grad": "mu"}, UnsupportedError, "'curv_y', but the other"),
         ({"family": "normal", "mu": "Mu", "sigma": "sigma"}, UnknownNameError, "mean 'mu'"),
         ({"mu": "mu"}, ParameterError, "mu without a family"),
-        ({"transform": "log"}, ParameterError, "transform without a family"),
         ({"family": "normal", "likelihood": "normal"}, ParameterError, "leave out likelihood"),
     ],
 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.checks.findings import Check, Comparison, Quantity, Where
 from lockquack.errors import ObservationMismatchError, ParameterError, UnsupportedError
-from lockquack.jets import Array
+from lockquack.jets import Array, join_jets, stack_jets
 from lockquack.models.model import Model
 from lockquack.models.source import Source
-from lockquack.numeric import as_generator
+from lockquack.numeric import as_generator, cut
+from lockquack.sources.reading import as_model
 
 #: Draws and observations that are looked at, and the largest error that passes.
 _FEW_DRAWS, _FEW_OBSERVATIONS, _LOOSE = 3, 4, 1e-3
@@ -29,8 +32,9 @@ _SECOND = np.array([-1.0, 16.0, -30.0, 16.0, -1.0]) / 12
 _AT_ONCE = 1024
 
 
+@own_arithmetic
 def check(
-    model: Model,
+    model: Any,
     *,
     against: Model | None = None,
     thorough: bool = False,
@@ -53,7 +57,7 @@ def check(
     Parameters
     ----------
     model
-        The model.
+        The model, or whatever :func:`lock` takes for one.
     against
         Another source of the same model and the same draws whose density can be evaluated, for
         a model that holds arrays only.
@@ -95,7 +99,14 @@ def check(
     at observation 1 the first derivative of the log density in y is -1.2 by finite differences,
     but the model gives 1.2 (chain ...)
     """
-    source, density = _to_compare(model, against)
+    if not isinstance(against, Model | None):
+        raise ParameterError(
+            "against= must be one model whose density can be evaluated, as from_family or an "
+            f"adapter makes it; got {type(against).__name__}."
+        )
+    source, density = _to_compare(
+        as_model(model).source, None if against is None else against.source
+    )
     rng = as_generator(random_seed)
     places = _Places.choose(source, thorough=thorough, rng=rng)
     tolerance = _TIGHT if thorough else _LOOSE
@@ -112,17 +123,10 @@ def check(
     return Check(source.likelihood.description, tuple(rows))
 
 
-def _to_compare(model: Model, other: Model | None) -> tuple[Source, Source]:
+def _to_compare(source: Source, against: Source | None) -> tuple[Source, Source]:
     """Find the derivatives, and the log density that they are compared with."""
-    for what, given in (("the model", model), ("against=", model if other is None else other)):
-        if not isinstance(given, Model):
-            raise ParameterError(
-                f"{what} must be one model, as from_family, from_arrays or an adapter makes it; "
-                f"got {type(given).__name__}."
-            )
-    source = model.source
     source.require_derivatives()
-    if other is None:
+    if against is None:
         if not source.can.evaluate:
             raise UnsupportedError(
                 f"{source.likelihood.description} holds values at the observed outcomes only, so "
@@ -130,7 +134,6 @@ def _to_compare(model: Model, other: Model | None) -> tuple[Source, Source]:
                 "a model that can be evaluated, by from_family or a PPL adapter."
             )
         return source, source
-    against = other.source
     if not against.can.evaluate:
         raise UnsupportedError(
             f"against= must be a model whose density can be evaluated; "
@@ -174,34 +177,26 @@ class _Places:
         """The observations as slices, which is how they are read."""
         if self.obs.size < self.model.n_obs:
             return [slice(int(i), int(i) + 1) for i in self.obs]
-        starts = range(0, self.model.n_obs, _AT_ONCE)
-        return [slice(start, min(start + _AT_ONCE, self.model.n_obs)) for start in starts]
+        return self.blocks
 
-    def blocks(self) -> Iterator[slice]:
-        """Cut the chosen observations into groups, by their position among these."""
-        for start in range(0, self.obs.size, _AT_ONCE):
-            yield slice(start, start + _AT_ONCE)
+    @property
+    def blocks(self) -> list[slice]:
+        """The chosen observations in groups, by their position among these."""
+        return cut(slice(0, self.obs.size), _AT_ONCE)
 
     def logp(self, model: Source) -> Array:
         """Read log densities at the observed outcomes, (draw, obs)."""
-        return np.stack(
-            [
-                np.concatenate(
-                    [model.logp(chain, slice(draw, draw + 1), obs)[0] for obs in self.slices]
-                )
-                for chain, draw in self.draws
-            ]
-        )
+        rows = [
+            [model.logp(chain, slice(draw, draw + 1), obs)[0] for obs in self.slices]
+            for chain, draw in self.draws
+        ]
+        return np.stack([np.concatenate(row) for row in rows])
 
     def stored(self, model: Source) -> Array | None:
         """Read log likelihoods that came with the draws, (draw, obs)."""
-        rows = []
-        for chain, draw in self.draws:
-            row = model.stored_logp(chain, slice(draw, draw + 1))
-            if row is None:
-                return None
-            rows.append(row[0, self.obs])
-        return np.stack(rows)
+        rows = [model.stored_logp(chain, slice(draw, draw + 1)) for chain, draw in self.draws]
+        found = [row[0, self.obs] for row in rows if row is not None]
+        return np.stack(found) if len(found) == len(rows) else None
 
     def read(self, model: Source) -> tuple[Array, Array]:
         """Read derivatives at the observed outcomes, each (draw, obs, d)."""
@@ -216,27 +211,21 @@ class _Places:
         """Evaluate derivatives at other outcomes, each (draw, obs, d)."""
         rows = []
         for chain, draw in self.draws:
+            some = slice(draw, draw + 1)
             jets = [
-                model.jets_at(
-                    y[None, block],
-                    chain,
-                    slice(draw, draw + 1),
-                    self.obs[block],
-                    derivatives=True,
-                )
-                for block in self.blocks()
+                model.jets_at(y[None, block], chain, some, self.obs[block], derivatives=True)[0, 0]
+                for block in self.blocks
             ]
-            grads, curvs = [jet.grad[0, 0] for jet in jets], [jet.curv[0, 0] for jet in jets]
-            rows.append([np.concatenate(grads), np.concatenate(curvs)])
-        grad, curv = (np.stack(part) for part in zip(*rows, strict=True))
-        return grad, curv
+            rows.append(join_jets(jets))
+        jet = stack_jets(rows)
+        return jet.grad, jet.curv
 
     def logp_at(self, model: Source, y: Array, draw: int) -> Array:
         """Evaluate log densities of one of the draws at outcomes (point, obs, d), (point, obs)."""
         chain, at = self.draws[draw]
         parts = [
             model.logp_at(y[:, block], chain, slice(at, at + 1), self.obs[block])[:, 0]
-            for block in self.blocks()
+            for block in self.blocks
         ]
         return np.concatenate(parts, axis=1)
 
@@ -371,7 +360,7 @@ def _differences(
             points[:, :, j] += _STENCIL[:, None] * step
             step = (points[3, :, j] - points[1, :, j]) / 2
             step = np.where(np.isfinite(step), step, np.nan)
-            logp = places.logp_at(density, points, draw)
+            logp = places.logp_at(density, density.likelihood.on_circle(points), draw)
             slope[:, j], bend[:, j] = _FIRST @ logp / step, _SECOND @ logp / step**2
         steps[:, j] = step
         noise = np.abs(logp[2]) + unit[:, j] * np.abs(y[:, j])

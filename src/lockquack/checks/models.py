@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from lockquack.checks.derivatives import check
+from lockquack.draws.blocks import Kind
+from lockquack.draws.collapse import require_known_scores
 from lockquack.errors import (
     EdgeError,
-    LockquackError,
     ObservationMismatchError,
+    ParameterError,
     SmoothnessError,
     TransformError,
     naming,
@@ -18,21 +21,24 @@ from lockquack.errors import (
 from lockquack.jets import Array
 from lockquack.models.labels import require_same_labels
 from lockquack.models.model import Model, sources_of
+from lockquack.models.observations import differing
 from lockquack.models.source import Source
 from lockquack.remarks import Remark
 from lockquack.remarks.draws import SingleChain
+from lockquack.remarks.likelihoods import GivenEarlierOutcomes, NotScored
 from lockquack.remarks.support import DifferentSupports
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
 from lockquack.words import advice
 
 Sources = Mapping[str, Source]
+R = TypeVar("R", bound=Rule)
 
 
 def check_models(models: Mapping[str, Model], rule: Rule) -> list[Remark]:
     """Refuse models that cannot be combined by this rule; remark on what is merely unusual."""
-    require_models(models)
     sources = sources_of(models)
+    rule = suited_rule(rule, sources)
     if rule.needs_derivatives:
         for name, source in sources.items():
             with naming(f"Model {name!r}"):
@@ -42,52 +48,60 @@ def check_models(models: Mapping[str, Model], rule: Rule) -> list[Remark]:
     if rule.needs_derivatives:
         for name, source in sources.items():
             with naming(f"Model {name!r}"):
-                _require_borne_edges(source, rule)
+                _require_proper_edges(source, rule)
                 if source.can.evaluate:
                     check(models[name]).require()
-    return [*_supports(sources), *_chains(sources)]
+    return [
+        *_remark_on_supports(sources),
+        *_remark_on_terms(sources),
+        *_remark_on_chains(sources),
+    ]
 
 
-def require_models(models: Mapping[str, Model]) -> None:
-    """Refuse what is not a dict of name → model."""
-    if not isinstance(models, Mapping):
-        raise LockquackError(
-            f"models must be a dict of name → model, got {type(models).__name__}. "
-            "Example: lock({'a': from_arrays(...), 'b': from_family(...)})."
+def suited_rule(rule: R, models: Sources) -> R:
+    """Return the rule for the supports of these models: its coordinates may depend on them."""
+    each = [model.likelihood for model in models.values()]
+    if any(likelihood.is_circle for likelihood in each):  # nothing ends on a circle
+        return rule.suited_to([(-np.inf, np.inf)])
+    return rule.suited_to([likelihood.support for likelihood in each])
+
+
+def kind_of_scores(models: Mapping[str, Model], asked: Kind) -> Kind:
+    """Say of which predictions scores are: held-out, where no model saw the observations."""
+    require_known_scores(asked)
+    held_out = [name for name, source in sources_of(models).items() if source.held_out]
+    if held_out and asked == "in-sample":
+        raise ParameterError(
+            f"Model {held_out[0]!r} was fitted without the observations that it predicts, so it "
+            "has no in-sample scores. Leave ",
+            advice("scores=", "--scores"),
+            " out.",
         )
-    if not models:
-        raise LockquackError("There are no models to combine.")
-    for name, model in models.items():
-        if not isinstance(name, str) or not name or name.startswith("["):
-            raise LockquackError(
-                f"Model names must be strings, not empty and not beginning with '['; got {name!r}."
-            )
-        if not isinstance(model, Model):
-            raise LockquackError(
-                f"Model {name!r} is a {type(model).__name__}. Make it a model first, with "
-                "from_arrays, from_family or from_datatree."
-            )
+    return "held-out" if asked == "loo" and len(held_out) == len(models) else asked
 
 
 def require_same_observations(models: Sources) -> None:
     """Refuse models of different outcomes, or of the same in another order."""
-    (first, reference), *others = models.items()
-    for name, model in others:
+    known = [name for name, model in models.items() if model.observations.known]
+    first = next(iter([*known, *models]))
+    reference = models[first]
+    for name, model in models.items():
         a, b = reference.observations, model.observations
-        if a.values.shape != b.values.shape:
+        # Of scores without outcomes, the number is all that can be compared besides labels.
+        if a.n != b.n or (a.d != b.d and b.known):
             raise ObservationMismatchError(
                 f"Model {name!r} has {b.n} observations of {b.d} component(s), model {first!r} "
                 f"has {a.n} of {a.d}. All models must describe the same observations."
             )
         require_same_labels(f"Model {name!r}", b.labels, a.labels, of=f"model {first!r}")
-        _require_same_values(reference, model, first, name)
+        if b.known:
+            _require_same_values(reference, model, first, name)
+        _require_same_weights(reference, model, first, name)
 
 
 def _require_same_values(reference: Source, model: Source, first: str, name: str) -> None:
     expected, got = reference.observations.values, model.observations.values
-    # Outcomes stored in single precision by one tool and double by another are the same.
-    tolerance = 1e-6 * (np.abs(expected) + np.ptp(expected, axis=0))
-    differs = (np.abs(expected - got) > tolerance).any(axis=1)
+    differs = differing(reference.observations, model.observations)
     if not differs.any():
         return
     at = int(np.flatnonzero(differs)[0])
@@ -101,6 +115,29 @@ def _require_same_values(reference: Source, model: Source, first: str, name: str
         f"first at {reference.observations.describe(at)}: {expected[at].tolist()} and "
         f"{got[at].tolist()}.{hint}"
     )
+
+
+def _require_same_weights(reference: Source, model: Source, first: str, name: str) -> None:
+    expected, got = reference.case_weights, model.case_weights
+    if expected is None and got is None:
+        return
+    if expected is None or got is None:
+        has, lacks = (name, first) if expected is None else (first, name)
+        raise ObservationMismatchError(
+            f"Model {has!r} has case weights, model {lacks!r} has none. A total score can count "
+            "an observation in one way only: ",
+            advice("give weights= to all models, or to none", "give --case-weights"),
+            ".",
+        )
+    differs = np.abs(expected - got) > 1e-6 * np.maximum(expected, got)
+    if differs.any():
+        at = int(np.flatnonzero(differs)[0])
+        raise ObservationMismatchError(
+            f"Models {first!r} and {name!r} have different case weights at {differs.sum()} "
+            f"observations, first at {reference.observations.describe(at)}: {expected[at]:g} and "
+            f"{got[at]:g}. A total score can count an observation in one way only: give all "
+            "models the same weights."
+        )
 
 
 def _suspect_rescaling(y: Array, z: Array, first: str, name: str) -> None:
@@ -120,9 +157,12 @@ def _suspect_transform(y: Array, z: Array, natural: str, transformed: str) -> No
         if (y > low).all() and (y < high).all() and np.allclose(transform.forward(y), z, rtol=1e-5):
             raise TransformError(
                 f"The outcome of model {transformed!r} is the {label} of that of {natural!r}. "
-                "Densities of different variables cannot be combined: make the model with y on "
-                "its natural scale and ",
-                advice(f"transform={label!r}", f'--family "...(..., transform={label})"'),
+                "Densities of different variables cannot be combined: bring it to the scale of the "
+                "other by ",
+                advice(
+                    f"transform={label!r} of the function that makes it",
+                    f"--transform {transformed}={label}",
+                ),
                 ".",
             )
 
@@ -141,9 +181,9 @@ def _require_smooth(model: Source) -> None:
         )
 
 
-def _require_borne_edges(model: Source, rule: Rule) -> None:
+def _require_proper_edges(model: Source, rule: Rule) -> None:
     for edge in model.likelihood.edges:
-        if not rule.bears(edge):
+        if not rule.is_proper_at(edge):
             raise EdgeError(
                 f"the density of {model.likelihood.description} does not vanish smoothly at "
                 f"{edge.at:g} (it goes like distance^{edge.order:.3g}, more than 1 is needed), "
@@ -156,7 +196,7 @@ def _require_borne_edges(model: Source, rule: Rule) -> None:
             )
 
 
-def _supports(models: Sources) -> list[Remark]:
+def _remark_on_supports(models: Sources) -> list[Remark]:
     known = {
         name: model.likelihood.support
         for name, model in models.items()
@@ -168,6 +208,19 @@ def _supports(models: Sources) -> list[Remark]:
     return [DifferentSupports(tuple(ends))]
 
 
-def _chains(models: Sources) -> list[Remark]:
-    single = tuple(name for name, model in models.items() if model.n_chains < 2)
+def _remark_on_terms(models: Sources) -> list[Remark]:
+    """Say what the scored densities are of, where that is not all outcomes, one given the rest."""
+    series = tuple(name for name, model in models.items() if model.likelihood.given_earlier)
+    return [
+        *([GivenEarlierOutcomes(series)] if series else []),
+        *(
+            NotScored(name, model.likelihood.not_scored)
+            for name, model in models.items()
+            if model.likelihood.not_scored
+        ),
+    ]
+
+
+def _remark_on_chains(models: Sources) -> list[Remark]:
+    single = tuple(name for name, model in models.items() if model.lacks_chains)
     return [SingleChain(single)] if single else []

@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = find_command(given[0])
     options = command.parser().read(given[1:])
     options.command_line = shlex.join(["lockquack", *given])
+    # Before numpy is imported: on small matrices several threads get into each other's way.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     return _guarded(command, options)
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from lockquack.cli.commands import DOUBTFUL, FAILED, Command
-from lockquack.cli.options import add_cluster, add_output, add_sources, few_threads, progressbar
-from lockquack.cli.wording import by_reason, shell_words
+from lockquack.cli.options import add_cluster, add_output, add_sources, progressbar
+from lockquack.cli.wording import shell_words
 from lockquack.errors import DerivativeError, LockquackError
+from lockquack.words import by_reason
 
 if TYPE_CHECKING:
     from lockquack.cli.output import Line, Result
@@ -62,22 +63,20 @@ def _add_options(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    few_threads()
     from lockquack.cli.files import find_sources
     from lockquack.cli.output import hear_warnings, require_writable, write_result
-    from lockquack.cli.sources import read_formulas, read_model, read_outcome
+    from lockquack.cli.sources import read_about, read_model
     from lockquack.parallel.cluster import cluster
 
-    require_writable(options.output, options)
+    require_writable(options, files=[options.output])
     with cluster(options.cluster, options.workers), hear_warnings(options):
         sources = find_sources(options.files)
-        formulas = read_formulas(options.family, [source.name for source in sources])
-        outcome = read_outcome(options.y)
+        about = read_about([source.name for source in sources], options)
         findings = []
         for source in sources:
             finding = Finding(source.name, source.title)
             try:
-                finding.model = read_model(source, formulas.get(source.name), outcome, options)
+                finding.model = read_model(source, about[source.name], options)
                 _examine(finding, finding.model, progressbar(options))
             except (LockquackError, OSError, ImportError) as error:
                 unread = finding.model is None
@@ -138,7 +137,7 @@ def _together(models: Mapping[str, Model]) -> str:
 
 
 def _own_words(error: Exception) -> str:
-    """Return what is wrong with a model without its name, which stands in front of it anyway."""
+    """Return what is wrong with a model without its name, which is printed in front."""
     return shell_words(error.reason if isinstance(error, LockquackError) else error)
 
 
@@ -202,7 +201,7 @@ def _below(findings: Sequence[Finding], together: str) -> list[Line]:
         for f in findings
         for remark in f.remarks
     ]
-    lacking = by_reason({f.name: f.why_no_h for f in findings if f.why_no_h})
+    lacking = by_reason({f.name: f.why_no_h for f in findings if f.why_no_h}, shell_words)
     others += [Line(f"{names}: no Hyvärinen score: {why}") for why, names in lacking.items()]
     if len(findings) > 1 and not problems:
         others.append(Line("Together: same observations in the same order; they can be combined."))

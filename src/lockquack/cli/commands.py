@@ -1,4 +1,4 @@
-"""What a command is, and which there are."""
+"""Commands: their class and their list."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def find_command(name: str) -> Command:
 
 
 def near(got: str, known: Iterable[str]) -> str:
-    """Suggest what was meant, if something is like it."""
+    """Suggest the known name that is most like a misspelt one."""
     found = difflib.get_close_matches(got, list(known), n=1)
     return f" Did you mean {found[0]}?" if found else ""

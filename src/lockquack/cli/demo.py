@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 from lockquack.cli.commands import Command
-from lockquack.cli.options import few_threads
+from lockquack.cli.options import add_path
 from lockquack.cli.requiring import require
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("demo-output/diabetes.png"),
-        metavar="FILE",
-        help="where the picture goes (default: demo-output/diabetes.png)",
-    )
+    add_path(parser, "where the picture goes", "demo-output/diabetes.png")
 
 
 def _run(options: Namespace) -> int:
-    few_threads()
     require("matplotlib", "demo")
     require("sklearn", "demo")
     from lockquack import demo

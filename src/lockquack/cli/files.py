@@ -1,4 +1,4 @@
-"""Which files a command is about, and which model each belongs to."""
+"""Finding the files of each model."""
 
 from __future__ import annotations
 

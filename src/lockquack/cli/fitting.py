@@ -9,12 +9,12 @@ from typing import Any
 from lockquack.cli.options import progressbar
 from lockquack.combination.combination import Combination
 from lockquack.combination.verbs import combine, quack
-from lockquack.draws.blocks import Kind
 from lockquack.errors import ConvergenceWarning, ParameterError
 from lockquack.methods.method import method_for
 from lockquack.models.model import Model
 from lockquack.operators import get_operator
 from lockquack.rules import Hyvarinen, Rule, get_rule
+from lockquack.rules.hyvarinen import AUTO
 
 
 def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
@@ -22,7 +22,7 @@ def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
     rule = _rule(options)
     common: dict[str, Any] = {
         "prior": options.prior,
-        "scores": _scores(options),
+        "scores": options.scores,
         "scale": options.scale,
         "random_seed": options.seed,
         "progressbar": progressbar(options),
@@ -33,13 +33,13 @@ def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
 
 
 def is_doubtful(fit: Combination) -> bool:
-    """Whether nobody should rely on the weights: the solver did not get to its end."""
+    """Whether the weights should not be used, because the solver did not converge."""
     return any(issubclass(remark.category, ConvergenceWarning) for remark in fit.remarks)
 
 
 def _rule(options: Namespace) -> Rule | None:
     """Return the rule that the options name; None: the usual one of the operator."""
-    if options.score_transform is None:
+    if options.score_transform == AUTO:
         return None if options.rule is None else get_rule(options.rule)
     if options.rule is not None:
         usual = get_rule(options.rule)
@@ -49,9 +49,10 @@ def _rule(options: Namespace) -> Rule | None:
         usual = method_for(get_operator(options.operator)).rule
     if not usual.needs_derivatives:
         raise ParameterError(f"--score-transform is for the rule hyvarinen, not for {usual.name}.")
-    return Hyvarinen(transform=options.score_transform)
+    return hyvarinen(options)
 
 
-def _scores(options: Namespace) -> Kind:
-    kind: Kind = options.scores
-    return kind
+def hyvarinen(options: Namespace) -> Hyvarinen:
+    """Return the Hyvärinen score of the function of the outcome that the options name."""
+    name: str = options.score_transform
+    return Hyvarinen(transform=None if name == "none" else name)

@@ -7,7 +7,6 @@ help imports nothing; a test compares them.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ OPERATORS = ("linear", "locking", "superposition", "hybrid", "hoelder", "selecti
 RULES = ("hyvarinen", "log", "pairwise")
 SCORES = ("loo", "in-sample", "held-out")
 TRANSFORMS = ("log", "log10", "sqrt", "logit", "exp")
+SCORE_TRANSFORMS = ("auto", "none", *TRANSFORMS)
 
 _FILES = """\
 NetCDF file, Zarr store, or CSV files of draws ('fit-*.csv', one a chain); the model is called
@@ -38,6 +38,16 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "--family", action="append", default=[], metavar="[NAME=]FAMILY", help=_FAMILY
     )
     group.add_argument(
+        "--transform",
+        type=_transform,
+        action="append",
+        default=[],
+        metavar="[NAME=]TRANSFORM",
+        help=f"the model is one of this function of the outcome, {', '.join(TRANSFORMS)}, and so "
+        "are the outcomes in its file; it is brought to the outcome itself. Those of --y are on "
+        "their natural scale",
+    )
+    group.add_argument(
         "--ignore-log-lik",
         action="store_true",
         help="do not compare --family with the log densities in the file, which may be of "
@@ -47,7 +57,13 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "--y",
         metavar="FILE[:NAME]",
         help="observed outcomes, for files without them: a column of a CSV file, or a name in the "
-        "JSON data of a Stan program",
+        "JSON data of a Stan program; they must be those of the files that have some",
+    )
+    group.add_argument(
+        "--case-weights",
+        metavar="[FILE:]NAME",
+        help="how often each observation counts: a variable of the files (constant_data), or a "
+        "column of --y or of another file",
     )
     group.add_argument(
         "--var-name",
@@ -98,7 +114,7 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def add_scores(parser: argparse._ActionsContainer) -> None:
-    """Add of which predictions scores are, on which scale, and the seed."""
+    """Add which predictions are scored, the transform of the score, and the seed."""
     parser.add_argument(
         "--scores",
         type=choice("kind of scores", SCORES),
@@ -108,18 +124,38 @@ def add_scores(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--score-transform",
-        type=choice("transform", TRANSFORMS),
+        type=choice("transform", SCORE_TRANSFORMS),
+        default="auto",
         metavar="NAME",
-        help="take the Hyvärinen score of this function of the outcome: log if densities do not "
-        "vanish at 0, logit if not at 0 and 1",
+        help="take the Hyvärinen score of this function of the outcome: log for positive ones, "
+        "logit for those between 0 and 1, none for the outcome itself (default: auto, by where "
+        "the models' densities end)",
     )
+    add_seed(parser)
+
+
+def add_seed(parser: argparse._ActionsContainer) -> None:
+    """Add the seed."""
     parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        metavar="N",
-        help="seed of everything random (default: 0)",
+        "--seed", type=seed, default=0, metavar="N", help="seed of everything random (default: 0)"
     )
+
+
+def add_methods(parser: argparse._ActionsContainer, help: str) -> None:
+    """Add which methods are compared, and by how many folds."""
+    parser.add_argument("--methods", metavar="NAME[,NAME...]", help=help)
+    parser.add_argument(
+        "--cv", type=count, default=10, metavar="N", help="folds of cross-validation (default: 10)"
+    )
+
+
+def add_path(
+    parser: argparse._ActionsContainer, help: str, default: str | None = None, kind: str = "FILE"
+) -> None:
+    """Add where something is written; a default is named in the help."""
+    path = None if default is None else Path(default)
+    shown = help if default is None else f"{help} (default: {default})"
+    parser.add_argument("-o", "--output", type=Path, default=path, metavar=kind, help=shown)
 
 
 def add_output(parser: argparse.ArgumentParser, *, tables: bool = True) -> None:
@@ -129,13 +165,7 @@ def add_output(parser: argparse.ArgumentParser, *, tables: bool = True) -> None:
         form = group.add_mutually_exclusive_group()
         form.add_argument("--json", action="store_true", help="write JSON, for machines")
         form.add_argument("--csv", action="store_true", help="write CSV, for machines")
-        group.add_argument(
-            "-o",
-            "--output",
-            type=Path,
-            metavar="FILE",
-            help="write to a file instead; .json and .csv say which form",
-        )
+        add_path(group, "write to a file instead; .json and .csv say which form")
     group.add_argument("--no-progress", action="store_true", help="show no progress bars")
     group.add_argument(
         "--quiet", action="store_true", help="show no progress bars and no notes on stderr"
@@ -194,13 +224,14 @@ def numbers(text: str) -> float | list[float]:
 
 
 def progressbar(options: argparse.Namespace) -> bool | None:
-    """Return what functions take: None shows a bar in a terminal only."""
+    """Return the argument of that name: None shows a bar in a terminal only."""
     return False if options.no_progress or options.quiet else None
 
 
-def few_threads() -> None:
-    """Before numpy is imported: on small matrices several threads get into each other's way."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def _transform(text: str) -> str:
+    """Read a transform, for one model or for all."""
+    choice("transform", TRANSFORMS)(text.rsplit("=", 1)[-1])
+    return text
 
 
 def _whole(text: str) -> int:

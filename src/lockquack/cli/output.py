@@ -7,7 +7,7 @@ import sys
 import textwrap
 import warnings
 from argparse import Namespace
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,7 +19,12 @@ import pandas as pd
 
 from lockquack.cli.files import find_sources
 from lockquack.cli.wording import shell_words
-from lockquack.files.places import require_place, write_text
+from lockquack.files.places import (
+    require_different,
+    require_file_place,
+    require_place,
+    write_text,
+)
 from lockquack.remarks import Remark, remark_of
 
 _WIDTH = 88
@@ -90,19 +95,33 @@ def say(message: str, options: Namespace) -> None:
         print(f"lockquack: {message}", file=sys.stderr)
 
 
-def require_writable(path: Path | None, options: Namespace) -> None:
-    """Refuse, before the work is done, a path where something would be lost or cannot be."""
-    if path is None:
-        return
+def require_writable(
+    options: Namespace, *, files: Sequence[Path | None] = (), stores: Sequence[Path | None] = ()
+) -> None:
+    """Refuse, before the work is done, paths where something would be lost or cannot be written.
+
+    Parameters
+    ----------
+    options
+        Of the command, which name what is read.
+    files
+        Where files go; None: nowhere.
+    stores
+        Where files or Zarr stores go.
+    """
     read = [file for source in find_sources(options.files) for file in source.paths]
     if options.y is not None:
         read += [Path(options.y), Path(options.y.rsplit(":", 1)[0])]
-    require_place(path, read)
+    wanted = dict.fromkeys(files, require_file_place) | dict.fromkeys(stores, require_place)
+    require_different([*files, *stores])
+    for path, require in wanted.items():
+        if path is not None:
+            require(path, read)
 
 
 @contextmanager
 def hear_warnings(options: Namespace) -> Iterator[list[Remark]]:
-    """Collect what is warned of inside; afterwards say what is left in the list.
+    """Collect the remarks that are warned of inside; print those left in the list afterwards.
 
     A command takes out of it what its result shows already. Warnings of other libraries concern
     developers, who see them with --traceback.

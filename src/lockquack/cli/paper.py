@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from lockquack.cli.commands import Command, near
-from lockquack.cli.options import choice, count, few_threads, seed
+from lockquack.cli.options import add_path, add_seed, choice, count
 from lockquack.cli.requiring import require
 
 #: Kept apart from their home, so that asking for help imports nothing; a test compares them.
@@ -28,17 +27,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replications", type=count, default=100, metavar="N", help="how many (default: 100)"
     )
-    parser.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="seed of everything random (default: 0)"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("paper-output"),
-        metavar="DIR",
-        help="where files go (default: paper-output)",
-    )
+    add_seed(parser)
+    add_path(parser, "where files go", "paper-output", "DIR")
     parser.add_argument(
         "--workers",
         type=count,
@@ -57,19 +47,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    few_threads()
     require("matplotlib", "paper")
     from lockquack.paper.experiments import EXPERIMENTS as KNOWN
-    from lockquack.paper.experiments import Order
+    from lockquack.paper.experiments import Settings
     from lockquack.paper.runner import Runner
 
     runner = Runner(options.output, options.seed, options.workers, options.cluster)
-    order = Order(runner, options.replications, options.format)
+    settings = Settings(runner, options.replications, options.format)
     wanted = EXPERIMENTS if options.experiment == "all" else (options.experiment,)
     for name in wanted:
-        report = KNOWN[name](order)
-        print(f"{report.summary}\n")
-        for path in report.files:
+        outputs = KNOWN[name](settings)
+        print(f"{outputs.summary}\n")
+        for path in outputs.files:
             print(f"  {path}")
         print(flush=True)
     return 0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
-from pathlib import Path
 
 from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
     add_cluster,
     add_fit,
+    add_methods,
     add_output,
+    add_path,
     add_sources,
-    count,
-    few_threads,
     progressbar,
 )
 from lockquack.cli.requiring import require
@@ -21,23 +20,9 @@ from lockquack.cli.requiring import require
 def _add_options(parser: ArgumentParser) -> None:
     add_sources(parser)
     group = parser.add_argument_group("report")
-    group.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("report.html"),
-        metavar="FILE",
-        help="where the page goes (default: report.html)",
-    )
+    add_path(group, "where the page goes", "report.html")
     group.add_argument("--title", metavar="TEXT", help="heading of the page")
-    group.add_argument(
-        "--methods",
-        metavar="NAME[,NAME...]",
-        help="methods to compare with, as for lockquack compare; none: no comparison",
-    )
-    group.add_argument(
-        "--cv", type=count, default=10, metavar="N", help="folds of cross-validation (default: 10)"
-    )
+    add_methods(group, "methods to compare with, as for lockquack compare; none: no comparison")
     group.add_argument(
         "--thorough",
         action=BooleanOptionalAction,
@@ -50,7 +35,6 @@ def _add_options(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    few_threads()
     require("matplotlib", "cli")
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import hear_warnings, require_writable, say
@@ -58,7 +42,7 @@ def _run(options: Namespace) -> int:
     from lockquack.parallel.cluster import cluster
     from lockquack.report import write_report
 
-    require_writable(options.output, options)
+    require_writable(options, files=[options.output])
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         fit = fit_models(read_models(options), options)
         write_report(

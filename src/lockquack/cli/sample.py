@@ -15,7 +15,6 @@ from lockquack.cli.options import (
     add_sources,
     choice,
     count,
-    few_threads,
     progressbar,
 )
 
@@ -50,7 +49,7 @@ def _add_options(parser: ArgumentParser) -> None:
         required=True,
         metavar="FILE",
         help="where the draws go: .nc or .zarr for ArviZ (group posterior_predictive), .csv for R "
-        "(a row a draw, a column y[i] an observation)",
+        "(a row a draw, a column y[i], by the outcome's name, an observation)",
     )
     add_fit(parser)
     add_cluster(parser)
@@ -58,7 +57,6 @@ def _add_options(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    few_threads()
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models
@@ -66,12 +64,12 @@ def _run(options: Namespace) -> int:
     from lockquack.files.formats import write
     from lockquack.parallel.cluster import cluster
 
-    require_writable(options.output, options)
     if options.output.suffix not in (".nc", ".zarr", ".csv"):
         raise ParameterError(f"{options.output} must end in .nc, .zarr or .csv.")
+    require_writable(options, stores=[options.output])
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         models = read_models(options)
-        _require_evaluable(models)
+        _require_draws(models, options.operator)
         fit = fit_models(models, options)
         weights = ", ".join(f"{name} {float(w):.3f}" for name, w in fit.weights.to_series().items())
         say(f"weights: {weights}", options)
@@ -92,16 +90,21 @@ def _run(options: Namespace) -> int:
     return DOUBTFUL if is_doubtful(fit) or (options.strict and heard) else 0
 
 
-def _require_evaluable(models: Mapping[str, Model]) -> None:
-    """Say in words of the command line what can be done, before the fit."""
+def _require_draws(models: Mapping[str, Model], operator: str) -> None:
+    """Refuse, before the fit, models that cannot be sampled."""
     from lockquack.errors import UnsupportedError
+    from lockquack.operators import get_operator
 
-    lacking = [name for name, model in models.items() if not model.source.can.evaluate]
-    if lacking:
+    mixes = get_operator(operator).normalised
+    for name, model in models.items():
+        if model.source.can.evaluate or (mixes and model.source.outcome_draws is not None):
+            continue
+        stored = "Put predictive draws into the file" if mixes else "Mix by --operator linear"
         raise UnsupportedError(
-            f"Model {lacking[0]!r} is known at the observed outcomes only, so the combination "
-            "cannot be sampled. Name its likelihood and the draws of its parameters: "
-            f'--family {lacking[0]}="normal(mu=mu, sigma=sigma)".'
+            f"Model {name!r} is known at the observed outcomes only, so the combination cannot be "
+            "sampled. Name its likelihood and the draws of its parameters: --family "
+            f'{name}="normal(mu=mu, sigma=sigma)". {stored}, if that is enough: mixtures can be '
+            "drawn from the group posterior_predictive."
         )
 
 
@@ -116,7 +119,8 @@ def _write_csv(tree: xr.DataTree, path: Path) -> None:
     values = draws.transpose("chain", "draw", ...).values
     chains, n = values.shape[:2]
     shape = values.shape[2:]
-    names = [f"y[{','.join(str(i + 1) for i in index)}]" for index in np.ndindex(*shape)]
+    places = [",".join(str(i + 1) for i in index) for index in np.ndindex(*shape)]
+    names = [f"{draws.name}[{place}]" for place in places]
     table = pd.DataFrame(values.reshape(chains * n, -1), columns=names)
     table.insert(0, ".chain", np.repeat(np.arange(1, chains + 1), n))
     table.insert(1, ".iteration", np.tile(np.arange(1, n + 1), chains))
@@ -129,10 +133,12 @@ COMMAND = Command(
     name="sample",
     summary="draw outcomes from the combination",
     description="Draw outcomes from the combination at each observation. The models' densities "
-    "must be known anywhere, not only at the observed outcomes: see --family.",
+    "must be known anywhere, not only at the observed outcomes: see --family. Mixtures (--operator "
+    "linear or selection) can be drawn from the predictive draws in files that have some.",
     examples=(
         'lockquack sample a.nc b.nc --family "normal(mu=mu, sigma=sigma)" -n 4000 -o draws.nc',
         "lockquack sample a.nc b.nc --family a=normal --family b=student_t -o draws.csv",
+        "lockquack sample a.nc b.nc --operator linear --loo -o draws.nc",
     ),
     add_options=_add_options,
     run=_run,

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xarray as xr
 
 from lockquack.cli.files import ModelFiles, find_sources
-from lockquack.errors import LockquackError, UnsupportedError, unknown_name
+from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
 from lockquack.families import get_family
 from lockquack.files.formats import read_tree
 from lockquack.models.containers import LOGP_GROUP, log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
+from lockquack.models.observations import as_observations
+from lockquack.models.source import Source
+from lockquack.models.transformed import TransformedSource, on_natural_scale, preimages
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.csv import choose_outcome, read_data, read_draws
-from lockquack.sources.datatree import choose_variable, from_datatree
+from lockquack.sources.datatree import agreeing, case_weights
 from lockquack.sources.family import from_family
-from lockquack.sources.formula import Formula, on_observations, parse_formula
+from lockquack.sources.formula import Formula, parse_formula
+from lockquack.sources.groups import choose_variable
+from lockquack.sources.reading import as_model
 from lockquack.sources.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
 
 _OBSERVED = "observed_data"
-_FAMILY = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<formula>\w+(?:\(.*\))?)", re.DOTALL)
+_OF_MODEL = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<text>\w+(?:\(.*\))?)", re.DOTALL)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,39 +48,77 @@ class Outcome:
 def read_models(options: Namespace) -> dict[str, Model]:
     """Read the models that the options of a command name."""
     sources = find_sources(options.files)
-    formulas = read_formulas(options.family, [source.name for source in sources])
+    about = read_about([source.name for source in sources], options)
+    return {source.name: read_model(source, about[source.name], options) for source in sources}
+
+
+@dataclass(frozen=True)
+class About:
+    """What the options say about one model."""
+
+    formula: Formula | None
+    transform: str | None
+    outcome: Outcome | None
+
+    def __post_init__(self) -> None:
+        if self.formula is not None and self.formula.transform and self.transform:
+            raise ParameterError(
+                f"--transform {self.transform} says that the outcomes in the file are "
+                f"transformed, transform={self.formula.transform} in --family that they are not. "
+                "Give one of them."
+            )
+
+
+def read_about(names: Sequence[str], options: Namespace) -> dict[str, About]:
+    """Read what the options say about each model."""
+    formulas = read_formulas(options.family, names)
+    transforms = _by_model(options.transform, names, str)
     outcome = read_outcome(options.y)
-    return {
-        source.name: read_model(source, formulas.get(source.name), outcome, options)
-        for source in sources
-    }
+    return {name: About(formulas.get(name), transforms.get(name), outcome) for name in names}
 
 
-def read_model(
-    source: ModelFiles, formula: Formula | None, outcome: Outcome | None, options: Namespace
-) -> Model:
+def read_model(source: ModelFiles, about: About, options: Namespace) -> Model:
     """Read one model."""
     with _naming(source):
+        weights = read_case_weights(options.case_weights, about.outcome)
         if source.is_csv:
-            return _from_csv(source, formula, outcome, options)
-        return _from_tree(source.paths[0], formula, outcome, options)
+            if isinstance(weights, str):
+                known = about.outcome.data if about.outcome else ()
+                raise unknown_name("column of --y", weights, known)
+            return _from_csv(source, about, options).with_weights(weights)
+        return _from_tree(source.paths[0], about, weights, options)
 
 
 def read_formulas(given: Sequence[str], names: Sequence[str]) -> dict[str, Formula]:
     """Read ``[NAME=]FAMILY``; one without a name is for all models that have none of their own."""
-    formulas: dict[str, Formula] = {}
+    return _by_model(given, names, parse_formula)
+
+
+def _by_model(given: Sequence[str], names: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
+    """Read ``[NAME=]TEXT``, for one model or for all that have none of their own."""
+    found: dict[str, T] = {}
     for text in given:
-        parts = _FAMILY.fullmatch(text.strip())
-        # What is not of this form is explained by the error of parse_formula.
-        model, formula = (parts["model"], parts["formula"]) if parts else (None, text)
+        parts = _OF_MODEL.fullmatch(text.strip())
+        # What is not of this form is explained by the error of reading it.
+        model, rest = (parts["model"], parts["text"]) if parts else (None, text)
         if model is not None and model not in names:
             raise unknown_name("model", model, names)
-        parsed = parse_formula(formula)
+        value = read(rest)
         if model is not None:
-            formulas[model] = parsed
+            found[model] = value
         else:
-            formulas = {name: formulas.get(name, parsed) for name in names}
-    return formulas
+            found = {name: found.get(name, value) for name in names}
+    return found
+
+
+def read_case_weights(given: str | None, outcome: Outcome | None) -> Any:
+    """Read ``[FILE:]NAME``; a name that is not a column of ``--y`` is one in the model's file."""
+    if given is None:
+        return None
+    if ":" in given or Path(given).exists():
+        found = read_outcome(given)
+        return None if found is None else found.y
+    return outcome.data.get(given, given) if outcome is not None else given
 
 
 def read_outcome(given: str | None) -> Outcome | None:
@@ -88,12 +133,11 @@ def read_outcome(given: str | None) -> Outcome | None:
         raise FileNotFoundError(f"There is no file {path}.")
     data = read_data(path)
     name, y = choose_outcome(data, name, path)
-    return Outcome(name, y, data)
+    return Outcome(name, y.rename(name), data)
 
 
-def _from_csv(
-    source: ModelFiles, formula: Formula | None, outcome: Outcome | None, options: Namespace
-) -> Model:
+def _from_csv(source: ModelFiles, about: About, options: Namespace) -> Model:
+    formula, outcome, transform = about.formula, about.outcome, about.transform
     if outcome is None:
         raise UnsupportedError(
             "A CSV file of draws does not hold the observed outcomes. Give them: --y FILE:COLUMN."
@@ -101,15 +145,16 @@ def _from_csv(
     draws = read_draws(source.paths, options.chains)
     log_lik = options.var_name or LOG_LIK
     if formula is not None:
-        model = _by_formula(formula, outcome.y, {**outcome.data, **draws})
+        model = _by_formula(formula, outcome.y, {**outcome.data, **draws}, transform)
         if log_lik in draws and not options.ignore_log_lik:
-            compare_log_lik(model.source, log_lik, draws[log_lik].values)
+            compare_log_lik(_as_fitted(model, transform), log_lik, draws[log_lik].values)
         return model
     if log_lik not in draws and options.var_name is None:
         draws = _matrix(draws, outcome.y.sizes[outcome.y.dims[0]]) or draws
     found = generated_quantities(draws, log_lik, GRAD, CURV)
     values: dict[str, Any] = {name: array.values for name, array in found.items()}
-    return from_arrays(y=outcome.y.values, **values)
+    model = from_arrays(y=outcome.y.values, transform=transform, **values)
+    return Model(model.source.named(outcome.name))
 
 
 def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray] | None:
@@ -123,51 +168,72 @@ def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray
     return None
 
 
-def _from_tree(
-    path: Path, formula: Formula | None, outcome: Outcome | None, options: Namespace
-) -> Model:
-    if formula is None and outcome is None:
-        return from_datatree(path, var_name=options.var_name)
-    tree = read_tree(path)
-    if outcome is not None and _OBSERVED not in tree.children:
-        name = options.var_name or _only(tree, LOGP_GROUP) or outcome.name
-        tree[_OBSERVED] = xr.DataTree(xr.Dataset({name: outcome.y}))
+def _from_tree(path: Path, about: About, weights: Any, options: Namespace) -> Model:
+    formula, outcome, transform = about.formula, about.outcome, about.transform
     if formula is None:
-        return from_datatree(tree, var_name=options.var_name)
+        y = None if outcome is None else outcome.y
+        return as_model(path, var_name=options.var_name, y=y, transform=transform, weights=weights)
+    tree = read_tree(path)
+    name, y = _outcomes(tree, about, options.var_name)
+    variables = dict(outcome.data if outcome else {})
+    for group in ("constant_data", "posterior"):
+        if group in tree.children:
+            variables |= {str(k): v for k, v in tree[group].to_dataset().data_vars.items()}
+    model = _by_formula(formula, y, variables, transform)
+    fitted = _as_fitted(model, transform)
+    if not options.ignore_log_lik:
+        _compare(fitted, tree, name)
+    fitted = replace(fitted, log_marginal_likelihood=log_marginal_likelihood(tree))
+    natural = on_natural_scale(fitted, transform, model.observations)
+    return Model(natural).with_weights(case_weights(tree, weights))
+
+
+def _outcomes(tree: xr.DataTree, about: About, var_name: str | None) -> tuple[str, xr.DataArray]:
+    """Find the outcomes of a model with a family, and what they are called in the file."""
+    outcome, transform = about.outcome, about.transform
+    if outcome is not None and _OBSERVED not in tree.children:
+        return var_name or _only(tree, LOGP_GROUP) or outcome.name, outcome.y
     for group in ("posterior", _OBSERVED):
         if group not in tree.children:
             raise UnsupportedError(
                 f"There is no group {group!r}, which a family needs; there are "
                 f"{', '.join(tree.children)}."
             )
-    name = choose_variable(tree, _OBSERVED, options.var_name)
-    y, variables = tree[_OBSERVED].to_dataset()[name], dict(outcome.data if outcome else {})
-    for group in ("constant_data", "posterior"):
-        if group in tree.children:
-            variables |= {str(k): v for k, v in tree[group].to_dataset().data_vars.items()}
-    model = _by_formula(formula, y, variables)
-    if not options.ignore_log_lik:
-        _compare(model, tree, name)
-    evidence = log_marginal_likelihood(tree)
-    return Model(replace(model.source, log_marginal_likelihood=evidence))
+    observed = tree[_OBSERVED].to_dataset()
+    name = choose_variable([*map(str, observed.data_vars)], _OBSERVED, var_name)
+    y = observed[name]
+    if outcome is not None:
+        agreeing(as_observations(outcome.y), as_observations(y), transform)
+    if transform is not None:
+        y = preimages(as_observations(y), transform).to_dataarray().rename(None)
+    return name, y
 
 
-def _compare(model: Model, tree: xr.DataTree, name: str) -> None:
+def _compare(source: Source, tree: xr.DataTree, name: str) -> None:
     """Compare the family's log densities with those in the file, if there are any."""
     stored = stored_log_likelihood(tree, name)
     if stored is not None:
-        compare_log_lik(model.source, f"{LOGP_GROUP}/{name}", stored.values)
+        compare_log_lik(source, f"{LOGP_GROUP}/{name}", stored.values)
 
 
-def _by_formula(formula: Formula, y: xr.DataArray, variables: Mapping[str, xr.DataArray]) -> Model:
-    parameters = formula.evaluate(
-        {name: on_observations(array, y) for name, array in variables.items()}
-    )
+def _as_fitted(model: Model, transform: str | None) -> Source:
+    """Return the source on the scale on which the model was fitted, as its log densities are."""
+    source = model.source
+    return source.source if transform and isinstance(source, TransformedSource) else source
+
+
+def _by_formula(
+    formula: Formula,
+    y: xr.DataArray,
+    variables: Mapping[str, xr.DataArray],
+    transform: str | None,
+) -> Model:
+    parameters = formula.evaluate(variables, y)
     vector = get_family(formula.family).multivariate and y.ndim > 1
     return from_family(
         formula.family,
         y=y,
-        transform=formula.transform,
+        transform=formula.transform or transform,
         component_dim=y.dims[-1] if vector else None,
         **parameters,
     )

@@ -13,7 +13,6 @@ from lockquack.cli.options import (
     add_output,
     add_sources,
     count,
-    few_threads,
     progressbar,
 )
 from lockquack.cli.wording import shell_words
@@ -42,15 +41,13 @@ def _add_options(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    few_threads()
     from lockquack.cli.fitting import fit_models, is_doubtful
     from lockquack.cli.output import Result, hear_warnings, require_writable, say, write_result
     from lockquack.cli.sources import read_models
     from lockquack.parallel.cluster import cluster
     from lockquack.report.table import header, rounded_table
 
-    for path in (options.save, options.output):
-        require_writable(path, options)
+    require_writable(options, files=[options.output], stores=[options.save])
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         fit = fit_models(read_models(options), options)
         table = _table(fit, options)
@@ -97,6 +94,7 @@ def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
         "rule": fit.rule.name,
         "scores": fit.scores,
         "observations": fit.observations.n,
+        "case_weights": fit.objective.n_counted if fit.observations.weights is not None else None,
         "weights": dict(zip(fit.names, fit.weights.values.tolist(), strict=True)),
         "parameters": {str(name): each.values for name, each in fit.parameters.data_vars.items()},
         "table": table,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from lockquack.errors import LockquackError
 from lockquack.words import in_shell
 
@@ -20,17 +18,3 @@ def shell_words(message: str | Exception) -> str:
     if isinstance(message, Exception):
         message = message.text if isinstance(message, LockquackError) else str(message)
     return " ".join(in_shell(message).split())
-
-
-def by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
-    """Turn name → reason into reason → names, so that nothing is said twice.
-
-    Examples
-    --------
-    >>> by_reason({"lock": "No slope.", "quack": "No norm.", "hybrid": "No slope."})
-    {'No slope.': 'lock, hybrid', 'No norm.': 'quack'}
-    """
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(shell_words(reason), []).append(name)
-    return {reason: ", ".join(each) for reason, each in names.items()}

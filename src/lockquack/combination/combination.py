@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.combination import pictures, uncertainty
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
-from lockquack.fitting.uncertainty import Curvature, expand_around
+from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, Curvature, expand_around
 from lockquack.jets import Array
 from lockquack.methods.fit import fit as fit_models
 from lockquack.methods.fitted import Fitted
@@ -25,26 +26,29 @@ from lockquack.methods.method import METHODS
 from lockquack.models.model import Model
 from lockquack.operators.pool import Pool
 from lockquack.prediction.prediction import Prediction
+from lockquack.remarks.draws import HardlyAnyDraws
 from lockquack.report import write_report
 from lockquack.report.table import as_html, as_text
+from lockquack.totals import average, error_of_total, total
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
 
 
+@methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
 class Combination(Fitted):
     """Several models combined into one prediction.
 
-    Made by :func:`lock` and its relatives. Nothing in it changes. Printed, it is a table: one
-    row for the combination, one for each model.
+    Made by :func:`lock` and its relatives; it never changes. Printed, it is a table: one row for
+    the combination, one for each model.
 
     Attributes
     ----------
     names
         The models' names, in the order in which they were given.
     scores
-        Of which predictions the scores are: leave-one-out, in-sample, or held-out.
+        Which predictions are scored: leave-one-out, in-sample, or held-out.
     label
         What the method is called, in tables and pictures too.
     solution
@@ -52,7 +56,7 @@ class Combination(Fitted):
     mcse
         Monte Carlo standard error of each model's total score.
     remarks
-        What to know before trusting it; each was warned of when it was fitted. A remark has a
+        What to know before trusting the fit; each was also a warning. A remark has a
         ``message``, a ``code``, a ``category`` of warnings, and a ``title``, a ``meaning`` and a
         ``remedy`` in plain words.
     models
@@ -61,8 +65,7 @@ class Combination(Fitted):
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
+    >>> fit = lq.lock(lq.example_models())
     >>> fit.weights.round(2).to_series().to_dict()
     {'first': 0.36, 'second': 0.64}
     >>> fit.names, fit.operator, fit.scores
@@ -70,27 +73,8 @@ class Combination(Fitted):
     """
 
     @classmethod
-    def of(cls, fitted: Fitted) -> Combination:
-        """Let what was found be used.
-
-        Parameters
-        ----------
-        fitted
-            What a method found.
-
-        Returns
-        -------
-        Combination
-            The same, with all that can be done with it.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
-        >>> lq.Combination.of(fit).weights.equals(fit.weights)
-        True
-        """
+    def _of(cls, fitted: Fitted) -> Combination:
+        """Make a combination of what a method found."""
         return cls(**{field.name: getattr(fitted, field.name) for field in fields(fitted)})
 
     @property
@@ -113,7 +97,10 @@ class Combination(Fitted):
 
     @property
     def weights_se(self) -> xr.DataArray:
-        """Standard errors of the weights, by the Bayesian bootstrap over observations."""
+        """Standard errors of the weights, by the Bayesian bootstrap over observations.
+
+        NaN for models that were left out, and where observations or draws are too few to tell.
+        """
         return self._over_models(self._weights_se, "weights_se")
 
     @property
@@ -121,9 +108,14 @@ class Combination(Fitted):
         """Score of each model and of the combination at each observation, larger is better.
 
         The combination, its label in brackets, comes first. Its own score is
-        that of the observations to which the weights were fitted, so slightly optimistic.
+        that of the observations to which the weights were fitted, so slightly optimistic. Where
+        there are case weights, they are a coordinate: totals are sums of scores times these.
         """
-        return self.observations.label(self._scored.copy(), {"model": self._rows}, "score")
+        scores = self.observations.label(self._scored.copy(), {"model": self._rows}, "score")
+        if self.observations.weights is None:
+            return scores
+        weights = self.observations.label(self.observations.weights.copy())
+        return scores.assign_coords(case_weights=weights)
 
     bootstrap = uncertainty.bootstrap
     sandwich = uncertainty.sandwich
@@ -134,11 +126,11 @@ class Combination(Fitted):
         y: Any = None,
         *,
         loo: bool = False,
-        models: Mapping[str, Model] | None = None,
+        models: Mapping[str, Any] | None = None,
         progressbar: bool | None = None,
         **data: Any,
     ) -> Prediction:
-        """Predict: the observations themselves, or others.
+        """Predict the observations, in-sample or leave-one-out, or new ones.
 
         Parameters
         ----------
@@ -154,8 +146,9 @@ class Combination(Fitted):
             Whether to show progress; by default in a terminal only.
         **data
             What the models need to know about other observations, as their ``with_data`` takes
-            it: for :func:`from_family` covariates ``x`` or parameters by name. A dict by the
-            models' names gives each model its own.
+            it: for :func:`from_family` covariates ``x`` or parameters by name. Each goes to the
+            models that have something of that name. A dict by the models' names gives each model
+            its own.
 
         Returns
         -------
@@ -192,13 +185,13 @@ class Combination(Fitted):
         own = self._require_models()
         used = {name: own[name] for name, use in zip(self.names, keep, strict=True) if use}
         if models is None:
-            moved = move_models(used, y, data, self.names, self.observations)
+            moved = move_models(used, y, data, own, self.observations)
         else:
             moved = require_new_models(models, used, self.names)
         return Prediction(
             moved,
             pool,
-            next(iter(moved.values())).observations,
+            replace(next(iter(moved.values())).observations, name=self.observations.name),
             self.label,
             observed=y is not None or models is not None,
             random_seed=self.random_seed,
@@ -230,15 +223,14 @@ class Combination(Fitted):
         -------
         xarray.Dataset
             ``ess_grad`` and ``ess_curv``, the effective sample sizes of the two averages behind
-            the leave-one-out Hyvärinen score; ``elpd`` and ``pareto_k``, the leave-one-out log
-            score by PSIS and the tail index that tells whether to trust it. The Hyvärinen
-            score does not depend on the latter.
+            the leave-one-out Hyvärinen score, of models that have one; ``elpd`` and ``pareto_k``,
+            the leave-one-out log score by PSIS and the tail index that tells whether to trust it.
+            The Hyvärinen score does not depend on the latter.
 
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
+        >>> fit = lq.lock(lq.example_models())
         >>> found = fit.diagnostics()
         >>> bool((found["pareto_k"] < 0.7).all()), bool((found["ess_grad"] > 400).all())
         (True, True)
@@ -246,7 +238,9 @@ class Combination(Fitted):
         parts = []
         for model in self._require_models().values():
             loo = model.loo(progressbar=progressbar)
-            part = model.ess().rename(grad="ess_grad", curv="ess_curv")
+            part = xr.Dataset()
+            if model.source.can.differentiate:
+                part = model.ess().rename(grad="ess_grad", curv="ess_curv")
             part["elpd"] = self.observations.label(loo.logp)
             part["pareto_k"] = self.observations.label(loo.pareto_k)
             parts.append(part)
@@ -263,7 +257,8 @@ class Combination(Fitted):
         -------
         pandas.DataFrame
             Columns: ``weight``, its standard error and the ends of its 90 % interval, by the
-            Bayesian bootstrap; ``score``, the total over observations, larger is better, and its
+            Bayesian bootstrap; ``score``, the total over observations, each times its case weight
+            where there are any, larger is better, and its
             standard error; ``diff``, the score minus the combination's, and its standard error,
             paired over observations; ``mcse``, the part of the score's error that is due to the
             finite number of draws.
@@ -271,8 +266,7 @@ class Combination(Fitted):
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
+        >>> fit = lq.lock(lq.example_models())
         >>> fit.to_dataframe()[["weight", "score", "diff"]].round(1)
                    weight  score  diff
         model
@@ -280,18 +274,24 @@ class Combination(Fitted):
         first         0.4   15.5 -95.7
         second        0.6   80.4 -30.9
         """
-        scored = self._scored
+        scored, counts = self._scored, self.observations.weights
         behind = scored - scored[0]
+        se, behind_se = (
+            np.full(len(each), np.nan)
+            if self._has_few_observations
+            else error_of_total(each, counts)
+            for each in (scored, behind)
+        )
         return pd.DataFrame(
             {
                 "weight": [np.nan, *self._weights],
                 "weight_se": [np.nan, *self._weights_se],
                 "weight_5%": [np.nan, *self._weights_interval[0]],
                 "weight_95%": [np.nan, *self._weights_interval[1]],
-                "score": scored.sum(axis=1),
-                "score_se": _se_of_total(scored),
-                "diff": behind.sum(axis=1),
-                "diff_se": _se_of_total(behind),
+                "score": total(scored, counts),
+                "score_se": se,
+                "diff": total(behind, counts),
+                "diff_se": behind_se,
                 "mcse": [np.nan, *self.mcse],
             },
             index=pd.Index(self._rows, name="model"),
@@ -311,8 +311,7 @@ class Combination(Fitted):
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
+        >>> fit = lq.lock(lq.example_models())
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     fit.save(f"{folder}/fit.nc")
@@ -353,7 +352,7 @@ class Combination(Fitted):
         return {}
 
     def _rivals(self, names: tuple[str, ...]) -> dict[str, Pool]:
-        """Stacking of the models, where all that have weight in it are among these."""
+        """Return the stacking of the models, unless it needs models that are not named."""
         stacked, keep = self._stacked.pool, np.isin(self.names, names)
         if stacked.weights[~keep].any():
             return {}
@@ -366,7 +365,8 @@ class Combination(Fitted):
     @cached_property
     def _weights(self) -> Array:
         """Weights of the models, averages over the observations where they differ."""
-        return self.pool.weights.reshape(len(self.names), -1).mean(axis=1)
+        weights = self.pool.weights.reshape(len(self.names), -1)
+        return average(weights, self.observations.weights if weights.shape[1] > 1 else None)
 
     @cached_property
     def _scored(self) -> Array:
@@ -381,11 +381,19 @@ class Combination(Fitted):
     def _replicates(self) -> Array:
         """Bootstrap draws behind the table, (replicate, K); NaN where there are none."""
         K = len(self.names)
-        if self.observations.n < 2 or not self.fitter.resamples:
+        hardly_any_draws = any(isinstance(remark, HardlyAnyDraws) for remark in self.remarks)
+        if self._has_few_observations or hardly_any_draws or not self.fitter.resamples:
             return np.full((2, K), np.nan)
         few = K > 50 or not self.fitter.refits_cheaply
         replicates = _REPLICATES // 4 if few else _REPLICATES
-        return self.bootstrap(replicates, random_seed=self.random_seed).values
+        draws = self.bootstrap(replicates, random_seed=self.random_seed).values
+        draws[:, self.operator.left_out(K)] = np.nan
+        return draws
+
+    @property
+    def _has_few_observations(self) -> bool:
+        """Whether there are too few observations for standard errors."""
+        return self.observations.n < FEWEST_OBSERVATIONS
 
     @property
     def _weights_se(self) -> Array:
@@ -411,14 +419,3 @@ class Combination(Fitted):
                 "evaluate or diagnose them."
             )
         return self.models
-
-    def _weight_draws(self) -> xr.DataArray:
-        return xr.DataArray(self._replicates, dims=["draw", "model"])
-
-
-def _se_of_total(values: Array) -> Array:
-    """Estimate the standard error of the sum over the last axis, seen as a sample."""
-    n = values.shape[-1]
-    if n < 2:
-        return np.full(values.shape[:-1], np.nan)
-    return np.asarray(np.sqrt(n) * values.std(axis=-1, ddof=1))

@@ -1,20 +1,23 @@
-"""The functions that mix models, or choose one, by their names."""
+"""The functions that mix models, or choose one: ``stack``, ``bma``, ``select`` and others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.combination.combination import Combination
-from lockquack.combination.verbs import Models, Prior, combined
+from lockquack.combination.verbs import Models, Prior, combine_by
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.methods.fit import log_probabilities
 from lockquack.methods.method import METHODS, method_for
 from lockquack.operators import Selection
 from lockquack.rules import RULES, Rule, get_rule
+from lockquack.sources.reading import as_models
 
 
+@own_arithmetic
 def stack(
     models: Models,
     *,
@@ -37,7 +40,8 @@ def stack(
     Parameters
     ----------
     models
-        Name → model, all of the same observations. Their log densities are all that is used.
+        As for :func:`lock`; their log densities are all that is used, so files and results of
+        ArviZ's ``loo`` will do.
     prior
         Concentration of the Dirichlet prior on the weights, as for :func:`lock`; flat by
         default, so that weights can be exactly zero.
@@ -68,9 +72,10 @@ def stack(
     Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
     distributions, Bayesian Analysis 13, arXiv:1704.02030.
     """
-    return combined(models, METHODS["stack"], prior, scores, random_seed, progressbar)
+    return combine_by(models, METHODS["stack"], prior, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def bma(
     models: Models,
     log_marginal_likelihood: Any = None,
@@ -92,7 +97,7 @@ def bma(
     Parameters
     ----------
     models
-        Name → model, all of the same observations.
+        As for :func:`lock`.
     log_marginal_likelihood
         Log marginal likelihood of each model, by name or in the models' order. None: as found in
         ``sample_stats`` of models read by :func:`from_datatree`, where PyMC's ``sample_smc``
@@ -111,27 +116,23 @@ def bma(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import lockquack as lq
-    >>> y = np.random.default_rng(1).normal(size=20)
-    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 5
-    >>> models = {
-    ...     "a": lq.from_family("normal", y=y, mu=draws, sigma=1.0),
-    ...     "b": lq.from_family("normal", y=y, mu=draws + 0.5, sigma=1.0),
-    ... }
-    >>> lq.bma(models, {"a": -30.0, "b": -31.1}).weights.round(2).to_series().to_dict()
-    {'a': 0.75, 'b': 0.25}
+    >>> fit = lq.bma(lq.example_models(), {"first": -30.0, "second": -31.1})
+    >>> fit.weights.round(2).to_series().to_dict()
+    {'first': 0.75, 'second': 0.25}
 
     References
     ----------
     Hoeting, Madigan, Raftery, Volinsky (1999), Bayesian model averaging: a tutorial, Statistical
     Science 14.
     """
+    models = as_models(models)
     known = log_probabilities(models, log_marginal_likelihood, model_prior)
     method = replace(METHODS["BMA"], options={"log_probability": known})
-    return combined(models, method, None, scores, random_seed, progressbar)
+    return combine_by(models, method, None, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def pseudo_bma(
     models: Models,
     *,
@@ -151,7 +152,7 @@ def pseudo_bma(
     Parameters
     ----------
     models
-        Name → model, all of the same observations.
+        As for :func:`lock`.
     bootstrap
         Whether to use the Bayesian bootstrap.
     scores, progressbar
@@ -166,14 +167,8 @@ def pseudo_bma(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import lockquack as lq
-    >>> y = np.random.default_rng(1).normal(size=50)
-    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 7
-    >>> models = {
-    ...     "a": lq.from_family("normal", y=y, mu=draws, sigma=1.0),
-    ...     "b": lq.from_family("normal", y=y, mu=draws + 0.4, sigma=1.0),
-    ... }
+    >>> models = lq.example_models()
     >>> plain = lq.pseudo_bma(models, bootstrap=False).weights
     >>> bool(plain.max() > lq.pseudo_bma(models).weights.max())
     True
@@ -186,9 +181,10 @@ def pseudo_bma(
     method = METHODS["pseudo-BMA"]
     if bootstrap:
         method = replace(METHODS["pseudo-BMA+"], options={"random_seed": random_seed})
-    return combined(models, method, None, scores, random_seed, progressbar)
+    return combine_by(models, method, None, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def select(
     models: Models,
     by: str | Rule = "log",
@@ -208,7 +204,7 @@ def select(
     Parameters
     ----------
     models
-        Name → model, all of the same observations.
+        As for :func:`lock`.
     by
         ``"log"`` (leave-one-out elpd), ``"hyvarinen"``, another rule, or
         ``"marginal_likelihood"``.
@@ -224,30 +220,24 @@ def select(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import lockquack as lq
-    >>> y = np.random.default_rng(1).normal(size=50)
-    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 7
-    >>> fit = lq.select({
-    ...     "good": lq.from_family("normal", y=y, mu=draws, sigma=1.0),
-    ...     "bad": lq.from_family("normal", y=y, mu=draws + 3.0, sigma=1.0),
-    ... })
-    >>> fit.weights.to_series().to_dict()
-    {'good': 1.0, 'bad': 0.0}
+    >>> lq.select(lq.example_models()).weights.to_series().to_dict()
+    {'first': 0.0, 'second': 1.0}
     """
+    models = as_models(models)
     if by == "marginal_likelihood":
         known = log_probabilities(models, log_marginal_likelihood, None)
-        method = METHODS["select by ML"]
-        method = replace(method, options={"log_probability": known})
-        return combined(models, method, None, scores, random_seed, progressbar)
-    if isinstance(by, str) and by not in RULES:
+        method = replace(METHODS["select by ML"], options={"log_probability": known})
+    elif isinstance(by, str) and by not in RULES:
         raise unknown_name("rule", by, [*RULES, "marginal_likelihood"])
-    if log_marginal_likelihood is not None:
+    elif log_marginal_likelihood is not None:
         raise ParameterError("Give log_marginal_likelihood with by='marginal_likelihood' only.")
-    method = method_for(Selection(), get_rule(by))
-    return combined(models, method, None, scores, random_seed, progressbar)
+    else:
+        method = method_for(Selection(), get_rule(by))
+    return combine_by(models, method, None, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def equal(
     models: Models,
     *,
@@ -262,7 +252,7 @@ def equal(
     Parameters
     ----------
     models
-        Name → model, all of the same observations.
+        As for :func:`lock`.
     scores, random_seed, progressbar
         As for :func:`lock`; they concern the table only.
 
@@ -273,12 +263,8 @@ def equal(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import lockquack as lq
-    >>> y = np.random.default_rng(1).normal(size=20)
-    >>> draws = np.random.default_rng(2).normal(size=(4, 100)) / 5
-    >>> model = lq.from_family("normal", y=y, mu=draws, sigma=1.0)
-    >>> lq.equal({"a": model, "b": model}).weights.to_series().to_dict()
-    {'a': 0.5, 'b': 0.5}
+    >>> lq.equal(lq.example_models()).weights.to_series().to_dict()
+    {'first': 0.5, 'second': 0.5}
     """
-    return combined(models, METHODS["equal"], None, scores, random_seed, progressbar)
+    return combine_by(models, METHODS["equal"], None, scores, random_seed, progressbar)

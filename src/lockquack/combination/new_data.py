@@ -8,39 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from lockquack.checks.models import require_models, require_same_observations
-from lockquack.errors import ParameterError, UnsupportedError, unknown_name
+from lockquack.checks.models import require_same_observations
+from lockquack.errors import LockquackError, ParameterError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
+from lockquack.sources.reading import as_models
 
 
 def move_models(
-    models: Mapping[str, Model],
+    used: Mapping[str, Model],
     y: Any,
     data: Mapping[str, Any],
-    names: tuple[str, ...],
+    models: Mapping[str, Model],
     observations: Observations,
 ) -> dict[str, Model]:
     """Take models to other observations: their outcomes, if known, and data about them.
 
-    ``names`` are those of all models, which a dict in the data may speak of.
+    Only models that are used are moved. Data go to those that have them by that name; what none
+    of all ``models`` has is an error.
     """
-    outcomes = _stand_ins(models, data, names, observations) if y is None else y
+    own = _own(models, data)
+    outcomes = _placeholder_outcomes(used, own, observations) if y is None else y
     moved = {}
-    for name, model in models.items():
+    for name, model in used.items():
         try:
-            moved[name] = model.with_data(outcomes, **_own(data, name, names))
-        except (ParameterError, UnsupportedError) as error:
-            raise error.within(f"Model {name!r}", _misspelt(data, names)) from error
+            moved[name] = model.with_data(outcomes, **own[name])
+        except LockquackError as error:
+            raise error.within(f"Model {name!r}", _suggest_name(data, tuple(models))) from error
     return moved
 
 
 def require_new_models(
-    given: Mapping[str, Model], used: Mapping[str, Model], names: tuple[str, ...]
+    models: Mapping[str, Any], used: Mapping[str, Model], names: tuple[str, ...]
 ) -> dict[str, Model]:
-    """Choose those with weight among models made for other observations."""
-    require_models(given)
+    """Check models that the user made for new observations; return those that have weight."""
+    given = as_models(models)
     unknown = [name for name in given if name not in names]
     if unknown:
         raise unknown_name("model", unknown[0], names)
@@ -52,41 +55,68 @@ def require_new_models(
     return moved
 
 
-def _stand_ins(
-    models: Mapping[str, Model],
-    data: Mapping[str, Any],
-    names: tuple[str, ...],
-    observations: Observations,
+def _placeholder_outcomes(
+    models: Mapping[str, Model], own: Mapping[str, Mapping[str, Any]], observations: Observations
 ) -> Array:
-    """Outcomes for observations of which only covariates are known: some observed ones."""
-    sizes: set[int] = set()
+    """Take observed outcomes for those of new observations, which are not known."""
+    sizes: dict[str, set[int]] = {}
     for name, model in models.items():
-        sizes |= model.source.numbers_of_rows(_own(data, name, names))
-    if len(sizes) != 1:
-        got = f"could be {' or '.join(map(str, sorted(sizes)))}" if sizes else "is not said"
-        raise ParameterError(
-            f"The number of new observations {got} by the data, {', '.join(data) or 'none'}; "
-            "give y, or an xarray of it, as well."
-        )
+        if not model.source.can.predict_alone:
+            raise ParameterError(
+                f"Model {name!r} predicts an outcome from earlier ones: give these, as y, with the "
+                "new data."
+            )
+        sizes[name] = model.source.numbers_of_rows(own[name])
+    number = _one_number(sizes, own)
     values = observations.values
-    chosen = values[np.arange(sizes.pop()) % len(values)]
+    chosen = values[np.arange(number) % len(values)]
     return chosen if observations.component_dim is not None else chosen[:, 0]
 
 
-def _own(data: Mapping[str, Any], name: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what data has for one model: dicts by the models' names have something for each."""
-    result = {}
+def _one_number(sizes: Mapping[str, set[int]], own: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the number of new observations by which all models go."""
+    said = set().union(*sizes.values())
+    if len(said) == 1:
+        return said.pop()
+    if not said:
+        given = ", ".join(dict.fromkeys(key for data in own.values() for key in data))
+        raise ParameterError(
+            f"The number of new observations is not said by the data, {given or 'none'}; give y, "
+            "or an xarray of it, as well."
+        )
+    each = ", and ".join(
+        f"{' or '.join(map(str, sorted(numbers)))} by the data, {', '.join(own[name])}, of model "
+        f"{name!r}"
+        for name, numbers in sizes.items()
+        if numbers
+    )
+    raise ParameterError(
+        f"The number of new observations could be {each}. Give data of one length, or y, or an "
+        "xarray of it, as well."
+    )
+
+
+def _own(models: Mapping[str, Model], data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what data has for each model: all that it has by that name.
+
+    Dicts by the models' names have something for each of these. What no model has goes to all:
+    they say best what they have instead.
+    """
+    known = {name: model.source.data_names() for name, model in models.items()}
+    result: dict[str, dict[str, Any]] = {name: {} for name in models}
     for key, given in data.items():
-        if isinstance(given, Mapping) and given and set(given) <= set(names):
-            if name in given:
-                result[key] = given[name]
-        else:
-            result[key] = given
+        if isinstance(given, Mapping) and given and set(given) <= set(models):
+            for name in given:
+                result[name][key] = given[name]
+            continue
+        having = [name for name, keys in known.items() if keys is None or key in keys]
+        for name in having or models:
+            result[name][key] = given
     return result
 
 
-def _misspelt(data: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """Suggest the model whose name is like that of a key of a dict."""
+def _suggest_name(data: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """Suggest which model a misspelt key of a dict means."""
     keys = [str(key) for given in data.values() if isinstance(given, Mapping) for key in given]
     for key in keys:
         near = get_close_matches(key, names, n=1)

@@ -1,4 +1,4 @@
-"""Pictures of a combination's weights and scores: its methods for that."""
+"""Methods of a combination that draw its weights and scores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
-from lockquack.prediction.panels import short_name
+from lockquack.prediction.pictures import by_name, short_name
 from lockquack.rules import LogScore
 
 if TYPE_CHECKING:
@@ -47,19 +48,22 @@ def plot_weights(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> models = example_models()
+    >>> models = lq.example_models()
     >>> ax = lq.lock(models).plot_weights([lq.stack(models)])
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['first', 'second']
     """
     from lockquack.plots import plot_weights
 
-    shown = _with_others(self, others)
-    draws = {name: fit._weight_draws() for name, fit in shown.items()}
+    shown: dict[str, Combination] = by_name(self, others, having="weights")
+    draws = {
+        name: xr.DataArray(fit._replicates, dims=["draw", "model"])
+        for name, fit in shown.items()
+        if not np.isnan(fit._replicates).any()
+    }
     return plot_weights(
         {name: fit.weights for name, fit in shown.items()},
-        {name: each for name, each in draws.items() if each.notnull().all()},
+        draws,
         prob=prob,
         remarks=_phases(self) if len(shown) == 1 else None,
         ax=ax,
@@ -69,7 +73,7 @@ def plot_weights(
 def plot_scores(
     self: Combination, other: str | Combination, *, worst: int = 5, ax: Axes | None = None
 ) -> Axes:
-    """Draw where this combination scores better than a model, or another combination, or worse.
+    """Draw score differences to a model, or to another combination, at each observation.
 
     Scores are those of the rule by which it was fitted. A combination that was fitted by
     another rule is compared by the log score, which needs models whose density is known
@@ -92,8 +96,7 @@ def plot_scores(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> models = example_models()
+    >>> models = lq.example_models()
     >>> ax = lq.lock(models).plot_scores("first", worst=2)
     >>> ax.get_ylabel()
     'difference in Hyvärinen score'
@@ -108,35 +111,15 @@ def plot_scores(
         own - theirs,
         (self.label, other if isinstance(other, str) else other.label),
         labels=[short_name(self.observations, i) for i in range(self.observations.n)],
+        case_weights=self.observations.weights,
         worst=worst,
         score=f"{rule} score",
         ax=ax,
     )
 
 
-def _with_others(
-    fit: Combination, others: Mapping[str, Combination] | Iterable[Combination]
-) -> dict[str, Combination]:
-    """Name a combination and others, by their labels or as they are given."""
-    if isinstance(others, Mapping):
-        named = [(fit.label, fit), *others.items()]
-    else:
-        given = list(others) if isinstance(others, Iterable) else [None]
-        named = [(fit.label, fit), *((getattr(each, "label", ""), each) for each in given)]
-    if not all(hasattr(each, "weights") for _, each in named):
-        raise ParameterError(
-            "others must be combinations: a list of them, or a dict from names to them."
-        )
-    if len({name for name, _ in named}) < len(named):
-        raise ParameterError(
-            "Some combinations have the same name; give others= as a dict from other names to "
-            "combinations."
-        )
-    return dict(named)
-
-
 def _phases(fit: Combination) -> dict[str, str]:
-    """Phases in words, by model, where they are not all zero."""
+    """Write each model's phase, where the pool has phases."""
     phases = fit.parameters.get("phases")
     if phases is None:
         return {}
@@ -145,7 +128,7 @@ def _phases(fit: Combination) -> dict[str, str]:
 
 
 def _beside_model(fit: Combination, name: str) -> tuple[Array, Array, str]:
-    """Scores of a combination and of one of its models, and by which rule."""
+    """Return scores of a combination and of one of its models, and the name of the rule."""
     if name not in fit.names:
         raise unknown_name("model", name, fit.names)
     scored = fit.pointwise.values.reshape(1 + len(fit.names), -1)
@@ -153,7 +136,7 @@ def _beside_model(fit: Combination, name: str) -> tuple[Array, Array, str]:
 
 
 def _beside_combination(fit: Combination, other: Combination) -> tuple[Array, Array, str]:
-    """Scores of two combinations, and by which rule."""
+    """Return scores of two combinations, and the name of the rule."""
     if not np.array_equal(fit.observations.values, other.observations.values):
         raise ParameterError("The two combinations are not of the same observations.")
     if fit.rule == other.rule:

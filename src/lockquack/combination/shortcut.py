@@ -1,4 +1,4 @@
-"""Methods of a combination that are those of its prediction of its own observations."""
+"""Methods of a prediction, as shortcuts on the combination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How uncertain the weights of a combination are: its methods for that."""
+"""Methods of a combination that tell how uncertain its weights are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import xarray as xr
 
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.limits import unseen
 from lockquack.fitting.resampling import Resampling
-from lockquack.fitting.uncertainty import draw_posterior, weight_jacobian
+from lockquack.fitting.uncertainty import draw_posterior, weight_jacobian, with_draws_of_prior
 from lockquack.jets import Array
 from lockquack.numeric import as_count, as_generator, cut
 from lockquack.parallel.mapping import map_observations
@@ -36,8 +37,10 @@ def bootstrap(
     .. math:: w^{(b)} = \arg\max_w \sum_i u_i^{(b)} \text{score}_i(w) + \log\text{prior}(w),
         \qquad u^{(b)} \sim n \cdot \text{Dirichlet}(1, \ldots, 1)
 
-    It takes the observations as exchangeable; the uncertainty of each model's own draws is
-    not in it (see ``mcse``).
+    The observations are treated as exchangeable. The Monte Carlo error of the models' own draws
+    is not included (see ``mcse``). With case weights the counts are in proportion to these times
+    exponential numbers, and add up to what the case weights do. Weights that
+    the score cannot see are drawn from their prior.
 
     Parameters
     ----------
@@ -56,8 +59,7 @@ def bootstrap(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
+    >>> fit = lq.lock(lq.example_models())
     >>> draws = fit.bootstrap(200, random_seed=1)
     >>> dict(draws.sizes), draws.std("draw").round(2).values
     ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
@@ -74,7 +76,9 @@ def bootstrap(
         for part in map_observations(_replicate, (resampling,), groups, streams):
             parts.append(part)
             advance(len(part))
-    draws = np.concatenate(parts)
+    draws, hidden = np.concatenate(parts), unseen(self.objective, self.solution.x)
+    if hidden.any():
+        draws = with_draws_of_prior(draws, hidden, self.objective.concentration, first)
     return xr.DataArray(
         draws,
         dims=["draw", "model"],
@@ -91,7 +95,8 @@ def sandwich(
     J is the curvature of the mean score and prior at the solution, I the variance of its
     slopes, both among the weights that are not exactly zero. It holds whether or not a model
     is true. Do not trust it where weights are close to 0 or 1: there the distribution is not
-    normal, and :meth:`bootstrap` is better.
+    normal, and :meth:`bootstrap` is better. Of weights that the score cannot see, and of models
+    that were left out, it is not known (NaN).
 
     Returns
     -------
@@ -101,17 +106,20 @@ def sandwich(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
+    >>> fit = lq.lock(lq.example_models())
     >>> fit.sandwich().round(3).values
     array([[ 0.011, -0.011],
            [-0.011,  0.011]])
     """
     _require_optimum(self)
     jacobian = weight_jacobian(self.objective, self.solution.x)
-    names = list(self.names)
+    names, K = list(self.names), len(self.names)
+    covariance = jacobian @ self._curvature.sandwich() @ jacobian.T
+    unknown = unseen(self.objective, self.solution.x)
+    unknown[self.operator.left_out(K)] = True
+    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
     return xr.DataArray(
-        jacobian @ self._curvature.sandwich() @ jacobian.T,
+        covariance,
         dims=["model", "model_"],
         coords={"model": names, "model_": names},
         name="covariance",
@@ -155,8 +163,7 @@ def posterior(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
+    >>> fit = lq.lock(lq.example_models())
     >>> draws = fit.posterior(100, random_seed=1)
     >>> draws.dims, draws.attrs["learning_rate"] > 0
     (('chain', 'draw', 'model'), True)
@@ -186,10 +193,12 @@ def _replicate(
 ) -> Array:
     """Find the weights of some replicates of the observations, (replicate, K)."""
     (again,) = resamplings
-    fitter = again.fitter
-    counts = bootstrap_counts(rng, replicates.stop - replicates.start, fitter.objective.n_obs)
+    fitter, objective = again.fitter, again.fitter.objective
+    counts = bootstrap_counts(
+        rng, replicates.stop - replicates.start, objective.n_obs, objective.case_weights
+    )
     found = fitter.refit_many(counts, again.x)
-    return np.stack([fitter.objective.weights(each) for each in found])
+    return np.stack([objective.weights(each) for each in found])
 
 
 def _require_optimum(fit: Combination) -> None:

@@ -1,14 +1,15 @@
-"""The functions that combine models, by their names."""
+"""The functions that combine models: ``lock``, ``quack`` and ``combine``; and ``load``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.combination.combination import Combination
 from lockquack.draws.blocks import Kind
 from lockquack.files.fits import read_fit
@@ -17,11 +18,14 @@ from lockquack.methods.method import Method, method_for
 from lockquack.models.model import Model
 from lockquack.operators import Locking, Operator, Superposition, get_operator
 from lockquack.rules import Rule, get_rule
+from lockquack.sources.reading import as_models
 
-Models = Mapping[str, Model]
+#: Name → model, or what :func:`lockquack.sources.reading.as_model` makes one of.
+Models = Mapping[str, Any]
 Prior = float | Sequence[float] | Mapping[str, float]
 
 
+@own_arithmetic
 def lock(
     models: Models,
     *,
@@ -53,8 +57,9 @@ def lock(
     Parameters
     ----------
     models
-        Name → model, as made by :func:`from_arrays`, :func:`from_family` or
-        :func:`from_datatree`, all of the same observations.
+        Name → model, all of the same observations: as made by :func:`from_pymc`,
+        :func:`from_family` and their relatives; or an InferenceData or DataTree of ArviZ, the path
+        of a NetCDF file or Zarr store, an ``ELPDData``, as they are, where these hold enough.
     rule
         The score: ``"hyvarinen"``, ``"log"`` (exact, with a normaliser for each observation;
         also for counts), or a rule such as ``Hyvarinen(transform="log")`` for positive outcomes.
@@ -99,9 +104,10 @@ def lock(
     predictions by log-pooling and superposition, arXiv:2305.07334.
     """
     method = _method(Locking(weights), rule, scale)
-    return combined(models, method, prior, scores, random_seed, progressbar)
+    return combine_by(models, method, prior, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def combine(
     models: Models,
     operator: Operator | str = "locking",
@@ -121,7 +127,7 @@ def combine(
     Parameters
     ----------
     models
-        Name → model, all of the same observations.
+        As for :func:`lock`.
     operator
         How the densities are pooled: an operator or its name.
     rule
@@ -141,8 +147,7 @@ def combine(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.combine(example_models(), lq.Hoelder(-1), lq.LogScore())
+    >>> fit = lq.combine(lq.example_models(), lq.Hoelder(-1), lq.LogScore())
     >>> fit.weights.round(1).to_series().to_dict()
     {'first': 0.3, 'second': 0.7}
 
@@ -153,9 +158,10 @@ def combine(
     lockquack.errors.UnknownNameError: Unknown operator 'loking'. Did you mean 'locking'? ...
     """
     method = _method(get_operator(operator), rule, scale)
-    return combined(models, method, prior, scores, random_seed, progressbar)
+    return combine_by(models, method, prior, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def quack(
     models: Models,
     *,
@@ -180,7 +186,7 @@ def quack(
     Parameters
     ----------
     models
-        Name → model, all of the same observations.
+        As for :func:`lock`.
     rule
         The score, or None to choose as above.
     phases
@@ -211,13 +217,15 @@ def quack(
     ----------
     Yao, Carvalho, Mesquita, McLatchie (2023), arXiv:2305.07334.
     """
+    models = as_models(models)
     if rule is None:
-        rule = "log" if _can_be_normalised(models) else "hyvarinen"
+        rule = "log" if _all_evaluable(models) else "hyvarinen"
         scale = None if rule == "log" else scale  # it belongs to the score that was not chosen
     method = _method(Superposition(phases), rule, scale)
-    return combined(models, method, prior, scores, random_seed, progressbar)
+    return combine_by(models, method, prior, scores, random_seed, progressbar)
 
 
+@own_arithmetic
 def load(path: str | Path) -> Combination:
     """Read a combination that :meth:`Combination.save` wrote.
 
@@ -236,15 +244,14 @@ def load(path: str | Path) -> Combination:
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
+    >>> fit = lq.lock(lq.example_models())
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     fit.save(f"{folder}/fit.nc")
     ...     lq.load(f"{folder}/fit.nc").names
     ('first', 'second')
     """
-    return Combination.of(read_fit(path))
+    return Combination._of(read_fit(path))
 
 
 def _method(operator: Operator, rule: Rule | str | None, scale: ArrayLike | None) -> Method:
@@ -252,7 +259,7 @@ def _method(operator: Operator, rule: Rule | str | None, scale: ArrayLike | None
     return method if scale is None else replace(method, rule=method.rule.with_scale(scale))
 
 
-def combined(
+def combine_by(
     models: Models,
     method: Method,
     prior: Prior | None,
@@ -260,10 +267,10 @@ def combined(
     random_seed: int,
     progressbar: bool | None,
 ) -> Combination:
-    """Combine models by a method."""
-    return Combination.of(
+    """Combine models, of whatever kind, by a method."""
+    return Combination._of(
         fit(
-            models,
+            as_models(models),
             method,
             prior=prior,
             scores=scores,
@@ -273,9 +280,6 @@ def combined(
     )
 
 
-def _can_be_normalised(models: Models) -> bool:
-    """Whether the densities of all models are known anywhere on a line."""
-    return isinstance(models, Mapping) and all(
-        isinstance(model, Model) and model.source.can.evaluate and model.observations.d == 1
-        for model in models.values()
-    )
+def _all_evaluable(models: Mapping[str, Model]) -> bool:
+    """Whether all models have scalar outcomes and densities that are known anywhere."""
+    return all(model.source.can.evaluate and model.observations.d == 1 for model in models.values())

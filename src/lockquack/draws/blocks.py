@@ -9,13 +9,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.jets import (
-    Array,
-    log_sum_exp,
-    pool_derivatives,
-    softmax,
-)
+from lockquack.jets import Array, log_sum_exp, pool_derivatives, softmax
 from lockquack.kernels.choice import Kernels, kernels_for
+from lockquack.numeric import cut
 from lockquack.parallel.mapping import Divisible, Sharing
 
 Kind = Literal["loo", "in-sample", "held-out"]
@@ -23,8 +19,6 @@ Kind = Literal["loo", "in-sample", "held-out"]
 
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.
 _BLOCKS_PER_CHAIN = 50
-
-
 #: Numbers in a tile that is made, and in its rows: so many that threads seldom wait for the
 #: interpreter, so few that most stay in cache.
 _TILE, _TILE_OBS = 2**18, 2**11
@@ -60,6 +54,10 @@ class DrawJets(Divisible, Protocol):
     @property
     def n_components(self) -> int:
         """Number of components of an outcome."""
+
+    @property
+    def case_weights(self) -> Array | None:
+        """How often each observation counts, (n,); None: once each."""
 
     @property
     def can(self) -> Reading:
@@ -136,8 +134,7 @@ def observation_groups(source: DrawJets, grid: BlockGrid, average: Average) -> l
     at_most, rows = _tile_shape(source, grid, average)
     width = max(1, at_most // source.n_draws) if source.can.read_along_draws else rows
     width = -(-source.n_obs // -(-source.n_obs // width))  # groups of nearly the same size
-    starts = range(0, source.n_obs, width)
-    return [slice(start, min(start + width, source.n_obs)) for start in starts]
+    return cut(slice(0, source.n_obs), width)
 
 
 def _tile_shape(source: DrawJets, grid: BlockGrid, average: Average) -> tuple[int, int]:

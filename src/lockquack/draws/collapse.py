@@ -44,17 +44,12 @@ from lockquack.draws.blocks import (
 )
 from lockquack.draws.diagnostics import mcse_mean
 from lockquack.errors import ShapeError, unknown_name
-from lockquack.jets import (
-    Array,
-    Jet,
-    join_jets,
-    pool_derivatives,
-    softmax,
-)
+from lockquack.jets import Array, Jet, join_jets, pool_derivatives, softmax
 from lockquack.kernels import plain
 from lockquack.kernels.choice import Kernels
 from lockquack.numeric import broadcast_if_constant
 from lockquack.parallel.mapping import map_observations
+from lockquack.totals import total
 
 
 @dataclass(frozen=True)
@@ -62,26 +57,38 @@ class Collapsed:
     """A model's predictive jet at every observation, and how the draws determine its score."""
 
     jet: Jet  # logp (n,), NaN where it was not asked for; grad, curv (n, d), or (n, 0) likewise
-    #: Effect of each block of draws on Σ_i (2 curv_ij + grad_ij²), to first order.
+    #: Effect of each block of draws on Σ_i w_i (2 curv_ij + grad_ij²), to first order.
     influence: Array  # (chain, block, d)
-    #: The same for Σ_i log p_i: by blocks, or by single draws where these were looked at.
+    #: The same for Σ_i w_i log p_i: by blocks, or by single draws where these were looked at.
     log_influence: Array  # (chain, block)
     #: 1 / Σ W²: how many draws really carry the average at each observation.
     n_effective: Array  # (n,)
     n_samples: int
 
+    @classmethod
+    def known(cls, logp: Array) -> Collapsed:
+        """Hold log densities (n,) that came without draws, so that their error is not known."""
+        nothing = np.empty((len(logp), 0))
+        unknown = np.full((1, 1), np.nan)
+        carried = np.full(len(logp), np.inf)
+        return cls(Jet(logp, nothing, nothing), unknown[..., :0], unknown, carried, 0)
+
     def mcse(self, scale: Array) -> float:
-        """Monte Carlo standard error of Σ_ij s_j² (2 curv_ij + grad_ij²).
+        """Monte Carlo standard error of Σ_ij w_i s_j² (2 curv_ij + grad_ij²).
 
         The influences of the blocks are a short series of means over draws. ArviZ's estimator
         for the mean of a series takes care of what correlation is left between blocks and of
-        chains that disagree. NaN when a chain has fewer than four draws.
+        chains that disagree. NaN when a chain has fewer than four draws, but zero where there is
+        one draw in all: then the prediction is known exactly.
         """
-        return mcse_mean(self.influence @ np.square(scale))
+        return self._mcse(self.influence @ np.square(scale))
 
     def mcse_logp(self) -> float:
-        """Monte Carlo standard error of Σ_i log p_i, in the same way."""
-        return mcse_mean(self.log_influence)
+        """Monte Carlo standard error of Σ_i w_i log p_i, in the same way."""
+        return self._mcse(self.log_influence)
+
+    def _mcse(self, influence: Array) -> float:
+        return 0.0 if self.n_samples == 1 else mcse_mean(influence)
 
 
 def require_known_scores(kind: Any) -> None:
@@ -142,15 +149,21 @@ def _one_group(
     sources: Sequence[DrawJets], obs: slice, grid: BlockGrid, average: Average
 ) -> Collapsed:
     (source,) = sources
-    return merge_blocks([pool_blocks(source, obs, grid, average)], grid)
+    weights = source.case_weights
+    return merge_blocks(
+        [pool_blocks(source, obs, grid, average)], grid, None if weights is None else weights[obs]
+    )
 
 
-def merge_blocks(parts: Sequence[Blocks], grid: BlockGrid) -> Collapsed:
+def merge_blocks(
+    parts: Sequence[Blocks], grid: BlockGrid, weights: Array | None = None
+) -> Collapsed:
     """Pool all blocks of a group of observations, in whatever parts and order they come.
 
     To first order, a block with gradient g_b and curvature h_b of its own moves the average
     gradient m by W_b (g_b − m) and the curvature h by W_b [h_b − h + (g_b − m)²], so the score
-    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b]. This influence is summed over observations.
+    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b]. This influence is summed over observations, each
+    as often as it counts.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         blocks = complete_blocks(parts)
@@ -159,17 +172,20 @@ def merge_blocks(parts: Sequence[Blocks], grid: BlockGrid) -> Collapsed:
             raise ShapeError(f"The blocks to merge hold {found} draws; there are {n_samples}.")
         share, log_total = softmax(blocks.log_mass)
         if share.shape[1] == 1:
-            pooled = _pool_equal_cells(share, blocks.grad, blocks.curv, grid.kernels)
+            pooled = _pool_equal_cells(share, blocks.grad, blocks.curv, weights, grid.kernels)
         else:
-            pooled = _pool_cells(share, blocks.grad, blocks.curv)
+            pooled = _pool_cells(share, blocks.grad, blocks.curv, weights)
         grad, curv, influence = pooled
         weight, log_weight = softmax(blocks.log_weight)
+        moved = share - weight
+        # Where densities were not asked for it is not known: one number for all observations.
+        log_influence = total(moved, weights if moved.shape[1] > 1 else None)
         carried = 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
     n_obs, d = grad.shape
     return Collapsed(
         Jet(np.broadcast_to(log_total - log_weight, (n_obs,)), grad, curv),
         2 * len(share) * influence.reshape(grid.n_chains, grid.per_chain, d),
-        len(share) * (share - weight).sum(axis=1).reshape(grid.n_chains, grid.per_chain),
+        len(share) * log_influence.reshape(grid.n_chains, grid.per_chain),
         np.broadcast_to(carried, (n_obs,)),
         n_samples,
     )
@@ -188,18 +204,21 @@ def join(groups: Sequence[Collapsed]) -> Collapsed:
     )
 
 
-def _pool_cells(share: Array, grad: Array, curv: Array) -> tuple[Array, Array, Array]:
+def _pool_cells(
+    share: Array, grad: Array, curv: Array, weights: Array | None
+) -> tuple[Array, Array, Array]:
     """Pool blocks (block, obs, d) by shares (block, obs); sum W_b [h_b − h + (g_b − m) g_b]."""
     mean, pooled = pool_derivatives(share, grad, curv, 1.0)
     effect = grad - mean
     effect *= grad
     effect += curv
     effect -= pooled
-    return mean, pooled, np.einsum("bi,bid->bd", share, effect)
+    counted = share if weights is None else share * weights
+    return mean, pooled, np.einsum("bi,bid->bd", counted, effect)
 
 
 def _pool_equal_cells(
-    share: Array, grad: Array, curv: Array, kernels: Kernels
+    share: Array, grad: Array, curv: Array, weights: Array | None, kernels: Kernels
 ) -> tuple[Array, Array, Array]:
     """Do the same by shares (block, 1), in products of matrices."""
     mean, pooled = np.empty((2, *grad.shape[1:]))
@@ -210,6 +229,14 @@ def _pool_equal_cells(
     else:
         plain.pool_members(share[:, 0], g, h, m, c)
     rows, mean_row = grad.transpose(2, 0, 1), mean.T[:, None]  # (d, block, obs), (d, 1, obs)
-    effect = (np.vecdot(rows, rows) - np.vecdot(rows, mean_row)).T
-    effect += curv.sum(axis=1) - pooled.sum(axis=0)
+    counted = rows if weights is None else rows * weights
+    effect = (np.vecdot(counted, rows) - np.vecdot(counted, mean_row)).T
+    effect += _over_observations(curv, weights) - _over_observations(pooled, weights)
     return mean, pooled, share * effect
+
+
+def _over_observations(values: Array, weights: Array | None) -> Array:
+    """Sum (..., obs, d) over observations, each as often as it counts."""
+    if weights is None:
+        return np.asarray(values.sum(axis=-2))
+    return np.asarray(np.einsum("i,...ij->...j", weights, values))

@@ -34,7 +34,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +41,7 @@ from numpy.typing import NDArray
 
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, exponentials, log_sum_exp
+from lockquack.numeric import cut
 
 _FEWEST_DRAWS = 25
 #: Numbers a block of observations holds; a few such blocks stay in a core's cache.
@@ -102,8 +102,7 @@ def psis(logp: Array, *, r_eff: float = 1.0) -> tuple[Array, Array]:
     n_chains, n_draws, n_obs = logp.shape
     log_weights = np.empty(logp.shape)
     pareto_k = np.empty(n_obs)
-    for start in range(0, n_obs, _TOGETHER):
-        obs = slice(start, min(start + _TOGETHER, n_obs))
+    for obs in cut(slice(0, n_obs), _TOGETHER):
         # One observation per row: its draws must lie together to be partitioned.
         rows = np.empty((obs.stop - obs.start, n_chains, n_draws))
         rows[...] = np.moveaxis(logp[..., obs], 2, 0)
@@ -117,7 +116,7 @@ def psis(logp: Array, *, r_eff: float = 1.0) -> tuple[Array, Array]:
     return log_weights, pareto_k
 
 
-def loo_densities(logp: Array) -> tuple[Array, Array, Array]:
+def loo_densities(logp: Array, case_weights: Array | None = None) -> tuple[Array, Array, Array]:
     r"""Pareto-smoothed leave-one-out log densities, k̂, and the influence of the draws.
 
     With weights :math:`w_s = e^{m} / f_s` up to a factor, m the smallest log likelihood, all
@@ -128,6 +127,8 @@ def loo_densities(logp: Array) -> tuple[Array, Array, Array]:
     ----------
     logp
         Log likelihoods, one observation per row: (obs, sample). They are overwritten.
+    case_weights
+        How often each observation counts in the sum, (obs,); once by default.
 
     Returns
     -------
@@ -138,7 +139,7 @@ def loo_densities(logp: Array) -> tuple[Array, Array, Array]:
     influence
         Effect of each draw on the sum of the log densities, to first order and but for the
         number of draws: :math:`\sum_i w_{si} f_{si} / \sum_r w_{ri} f_{ri} - w_{si} /
-        \sum_r w_{ri}`, (sample,).
+        \sum_r w_{ri}`, each observation as often as it counts, (sample,).
     """
     n_obs, n_samples = logp.shape
     lowest = logp.min(axis=1, initial=np.inf)
@@ -148,24 +149,24 @@ def loo_densities(logp: Array) -> tuple[Array, Array, Array]:
         peak = np.maximum(lift.max(axis=1), 0.0)
         rest, lifted = np.exp(-peak), np.exp(lift - peak[:, None])
         sums = (n_samples - lift.shape[1]) * rest + lifted.sum(axis=1)
-        influence = np.full(n_samples, np.sum(rest / sums))
-        shift = (lifted - rest[:, None]) / sums[:, None]
+        times = 1.0 if case_weights is None else case_weights
+        influence = np.full(n_samples, np.sum(times * rest / sums))
+        shift = (lifted - rest[:, None]) / (sums / times)[:, None]
         influence += np.bincount(
             (tails.where % n_samples).reshape(-1), shift.reshape(-1), n_samples
         )
         log_total = np.empty(n_obs)
         for block in _blocks(logp):
             weight, total, log_total[block] = exponentials(logp[block], axis=1)
-            influence -= (1.0 / total[:, 0]) @ weight
+            counted = times if case_weights is None else case_weights[block]
+            influence -= (counted / total[:, 0]) @ weight
         log_density = lowest + peak + np.log(sums) - log_total
     return log_density, tails.pareto_k, influence
 
 
-def _blocks(rows: Array) -> Iterator[slice]:
+def _blocks(rows: Array) -> list[slice]:
     """Cut rows into blocks that stay in cache."""
-    n_obs, n_samples = rows.shape
-    width = max(1, _BLOCK // n_samples)
-    return (slice(start, start + width) for start in range(0, n_obs, width))
+    return cut(slice(0, len(rows)), max(1, _BLOCK // rows.shape[1]))
 
 
 @dataclass(frozen=True)

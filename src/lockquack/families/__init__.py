@@ -26,32 +26,21 @@ from lockquack.families.poisson import Poisson
 from lockquack.families.refused import find_refused, plain
 from lockquack.families.skew_normal import SkewNormal
 from lockquack.families.student_t import StudentT
+from lockquack.families.von_mises import VonMises
 from lockquack.families.weibull import Weibull
 from lockquack.families.zero_inflated import ZeroInflatedNegativeBinomial, ZeroInflatedPoisson
 
+_ON_THE_LINE = (Normal(), StudentT(), Logistic(), SkewNormal(), Gumbel())
+_POSITIVE = (LogNormal(), Gamma(), Exponential(), HalfNormal(), Weibull(), InverseGamma())
+_BOUNDED = (Beta(), VonMises())
+_VECTORS = (MvNormal(), MvStudentT())
+_WHOLE_NUMBERS = (Poisson(), NegativeBinomial(), Binomial(), Bernoulli(), Geometric())
+_WITH_MORE_ZEROS = (ZeroInflatedPoisson(), ZeroInflatedNegativeBinomial())
 #: The families that a name alone determines. A mixture is made of them.
 FAMILIES: dict[str, Family] = {
-    "normal": Normal(),
-    "student_t": StudentT(),
-    "logistic": Logistic(),
-    "lognormal": LogNormal(),
-    "gamma": Gamma(),
-    "beta": Beta(),
-    "skew_normal": SkewNormal(),
-    "gumbel": Gumbel(),
-    "exponential": Exponential(),
-    "half_normal": HalfNormal(),
-    "weibull": Weibull(),
-    "inverse_gamma": InverseGamma(),
-    "mv_normal": MvNormal(),
-    "mv_student_t": MvStudentT(),
-    "poisson": Poisson(),
-    "negative_binomial": NegativeBinomial(),
-    "binomial": Binomial(),
-    "bernoulli": Bernoulli(),
-    "geometric": Geometric(),
-    "zero_inflated_poisson": ZeroInflatedPoisson(),
-    "zero_inflated_negative_binomial": ZeroInflatedNegativeBinomial(),
+    family.name: family
+    for group in (_ON_THE_LINE, _POSITIVE, _BOUNDED, _VECTORS, _WHOLE_NUMBERS, _WITH_MORE_ZEROS)
+    for family in group
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lockquack.arithmetic import LARGEST
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet
 
@@ -29,6 +30,8 @@ class Edge:
 
     at: float
     order: float
+    #: Whether the density goes on smoothly at the other end, as on a circle: then it has no edge.
+    joined: bool = False
 
     @property
     def vanishes(self) -> bool:
@@ -45,16 +48,34 @@ class Range:
 
 
 def worst_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Keep the worst, lowest, order at each place; one that is not known (NaN) is the worst."""
-    worst: dict[float, float] = {}
+    """Keep the worst, lowest, order at each place; one that is not known (NaN) is the worst.
+
+    Of densities that meet their other end and such that vanish with all derivatives, the sum
+    meets it too.
+    """
+    places: dict[float, list[Edge]] = {}
     for edge in edges:
-        worst[edge.at] = float(np.minimum(edge.order, worst.get(edge.at, np.inf)))
-    return tuple(Edge(at, worst[at]) for at in sorted(worst))
+        places.setdefault(edge.at, []).append(edge)
+    return tuple(
+        Edge(
+            at,
+            float(np.min([edge.order for edge in here])),
+            joined=all(edge.joined or edge.order == np.inf for edge in here)
+            and any(edge.joined for edge in here),
+        )
+        for at, here in sorted(places.items())
+    )
 
 
 def outside(y: Array, interval: tuple[float, float]) -> NDArray[np.bool_]:
     """Mark the values that are not in the open interval; NaN is not marked."""
     return np.asarray((y <= interval[0]) | (y >= interval[1]))
+
+
+def exp(x: Array) -> Array:
+    """Exponentiate; where that overflows a density is 0 in floats, which is worth no warning."""
+    with np.errstate(over="ignore"):
+        return np.exp(x)
 
 
 def confine(y: Array, interval: tuple[float, float]) -> Array:
@@ -88,6 +109,17 @@ class Family(ABC):
     discrete: bool = False
     #: Edges that are the same whatever the parameters: what the name alone tells.
     fixed_edges: tuple[Edge, ...] = ()
+    #: Orders of the edges, at both ends of the support, where no parameter changes them.
+    orders: tuple[float, float]
+    #: How far beyond an end of the support an outcome may lie; 0: not even at it.
+    slack: float = 0.0
+    #: What to do about outcomes outside the support.
+    outside_advice: str = ""
+
+    @property
+    def outcomes(self) -> tuple[float, float]:
+        """The open interval that outcomes must lie in."""
+        return self.support[0] - self.slack, self.support[1] + self.slack
 
     @abstractmethod
     def logp(self, y: Array, p: Parameters) -> Array:
@@ -100,17 +132,17 @@ class Family(ABC):
         Scalar families return the broadcast shape; vector families (..., d).
         """
 
-    @abstractmethod
     def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
         """Worst behaviour at each edge of the support, over the ranges of the parameters."""
+        return tuple(Edge(at, order) for at, order in zip(self.support, self.orders, strict=True))
 
-    @abstractmethod
     def location(self, p: Parameters) -> Array:
-        """Middle of the bulk of the density."""
+        """Middle of the bulk of the density; unless it says otherwise, ``mu``."""
+        return p["mu"]
 
-    @abstractmethod
     def spread(self, p: Parameters) -> Array:
-        """Width of the bulk of the density, in the units of y; a standard deviation or alike."""
+        """Width of the bulk, in the units of y: a standard deviation or alike; here, ``sigma``."""
+        return p["sigma"]
 
     @abstractmethod
     def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
@@ -129,13 +161,21 @@ class Family(ABC):
 
     def validate(self, p: Parameters) -> None:
         """Raise :class:`ParameterError` for a value that no density of this family has."""
+        limit = LARGEST["parameter"]
         for name, value in p.items():
             low, high = float(np.min(value)), float(np.max(value))
             if not (np.isfinite(low) and np.isfinite(high)):
                 worst = high if np.isfinite(low) else low
                 raise self.invalid(name, f"must be finite; it takes the value {worst:g}")
+            if max(-low, high) > limit:
+                worst = high if high > -low else low
+                at_most = f"at most {limit:g} in size"
+                raise self.invalid(name, f"must be {at_most}; it takes the value {worst:g}")
             if name in self.positive and low <= 0:
                 raise self.invalid(name, f"must be positive; its smallest value is {low:g}")
+            if name in self.positive and low < 1 / limit:
+                at_least = f"at least {1 / limit:g}"
+                raise self.invalid(name, f"must be {at_least}; its smallest value is {low:g}")
         self.check_domain(p)
 
     def check_domain(self, p: Parameters) -> None:  # noqa: B027 (most families need no more)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.errors import UnsupportedError
-from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.families.base import Family, Parameters
 from lockquack.jets import Array
 
 
@@ -24,6 +23,7 @@ class DiscreteFamily(Family):
 
     discrete = True
     support = (0.0, np.inf)
+    orders = (0.0, 0.0)
     #: Parameters that must lie between 0 and 1.
     probabilities: frozenset[str] = frozenset()
 
@@ -42,9 +42,6 @@ class DiscreteFamily(Family):
             f"Family {self.name!r} is discrete, so it has no derivatives in the outcome. Use the "
             "log score."
         )
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return tuple(Edge(at, 0.0) for at in self.support)
 
     def check_domain(self, p: Parameters) -> None:
         for name in sorted(self.probabilities):

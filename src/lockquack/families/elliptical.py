@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.families.base import Family, Parameters
 from lockquack.jets import Array, Jet
 
 
@@ -48,8 +47,6 @@ class Elliptical(Family):
     multivariate = True
     #: Name of the matrix, where it is not given by ``chol``, its lower Cholesky factor.
     matrix: ClassVar[str]
-    #: Order of the infinite edges.
-    tail: ClassVar[float]
 
     @abstractmethod
     def density(self, white: Whitened, p: Parameters) -> Array:
@@ -68,12 +65,6 @@ class Elliptical(Family):
     def jet(self, y: Array, p: Parameters) -> Jet:
         white = self._whiten(y, p)
         return Jet(self.density(white, p), *self.slopes(white, p))
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return Edge(-np.inf, self.tail), Edge(np.inf, self.tail)
-
-    def location(self, p: Parameters) -> Array:
-        return p["mu"]
 
     def spread(self, p: Parameters) -> Array:
         if "chol" in p:

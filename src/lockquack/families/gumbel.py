@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.families.base import Edge, Family, Parameters, Range, exp
 from lockquack.jets import Array
 
 
@@ -23,11 +23,11 @@ class Gumbel(Family):
 
     def logp(self, y: Array, p: Parameters) -> Array:
         depth = (p["mu"] - y) / p["beta"]
-        return depth - _exp(depth) - np.log(p["beta"])
+        return depth - exp(depth) - np.log(p["beta"])
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         rate = 1.0 / p["beta"]
-        hazard = _exp((p["mu"] - y) * rate)
+        hazard = exp((p["mu"] - y) * rate)
         return (hazard - 1.0) * rate, hazard * -np.square(rate)
 
     def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
@@ -41,9 +41,3 @@ class Gumbel(Family):
 
     def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
         return rng.gumbel(p["mu"], p["beta"], size)
-
-
-def _exp(x: Array) -> Array:
-    # 700 scales below the mode the density itself is 0 in floats: not worth a warning.
-    with np.errstate(over="ignore"):
-        return np.exp(x)

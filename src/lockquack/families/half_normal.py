@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.base import Edge, Family, Parameters, confine, mask_outside
 from lockquack.jets import Array
 
 _TWO_OVER_PI = 2.0 / math.pi
@@ -24,6 +23,7 @@ class HalfNormal(Family):
     positive = frozenset({"sigma"})
     support = (0.0, np.inf)
     fixed_edges = (Edge(0.0, 0.0), Edge(np.inf, np.inf))
+    orders = (0.0, np.inf)
 
     def logp(self, y: Array, p: Parameters) -> Array:
         constant = np.log(p["sigma"]) - 0.5 * math.log(_TWO_OVER_PI)
@@ -34,9 +34,6 @@ class HalfNormal(Family):
         curv = -1.0 / np.square(p["sigma"])
         grad = y * curv
         return grad, np.where(np.isnan(grad), np.nan, curv)
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return self.fixed_edges
 
     def location(self, p: Parameters) -> Array:
         return p["sigma"] * math.sqrt(_TWO_OVER_PI)

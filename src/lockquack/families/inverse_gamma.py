@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.special import gammaln
 
-from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.base import Family, Parameters, confine, mask_outside
 from lockquack.jets import Array
 
 
@@ -21,6 +19,7 @@ class InverseGamma(Family):
     signatures = ({"alpha": 0, "beta": 0},)
     positive = frozenset({"alpha", "beta"})
     support = (0.0, np.inf)
+    orders = (np.inf, 0.0)
 
     def logp(self, y: Array, p: Parameters) -> Array:
         alpha, beta = p["alpha"], p["beta"]
@@ -33,9 +32,6 @@ class InverseGamma(Family):
         inverse = 1.0 / confine(y, self.support)
         pull, push = p["alpha"] + 1.0, p["beta"] * inverse
         return (push - pull) * inverse, (pull - 2.0 * push) * (inverse * inverse)
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return Edge(0.0, np.inf), Edge(np.inf, 0.0)
 
     def location(self, p: Parameters) -> Array:
         # Mode and the width of its peak: neither mean nor standard deviation need exist.

@@ -38,9 +38,6 @@ class Logistic(Family):
         rate = 1.0 / ranges["s"].max
         return Edge(-np.inf, rate), Edge(np.inf, rate)
 
-    def location(self, p: Parameters) -> Array:
-        return p["mu"]
-
     def spread(self, p: Parameters) -> Array:
         return p["s"] * (math.pi / math.sqrt(3.0))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.base import Family, Parameters, confine, mask_outside
 from lockquack.families.normal import LOG_SQRT_2PI
 from lockquack.jets import Array
 
@@ -24,6 +22,7 @@ class LogNormal(Family):
     signatures = ({"mu": 0, "sigma": 0},)
     positive = frozenset({"sigma"})
     support = (0.0, np.inf)
+    orders = (np.inf, 0.0)
 
     def logp(self, y: Array, p: Parameters) -> Array:
         log_y = np.log(confine(y, self.support))
@@ -38,9 +37,6 @@ class LogNormal(Family):
         push = (np.log(y) - p["mu"]) * precision + 1.0
         inverse = 1.0 / y
         return push * -inverse, (push - precision) * (inverse * inverse)
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return Edge(0.0, np.inf), Edge(np.inf, 0.0)
 
     def location(self, p: Parameters) -> Array:
         return np.exp(p["mu"])

@@ -36,15 +36,16 @@ class Mixture(Family):
     def __init__(self, components: Sequence[Family]) -> None:
         if not components:
             raise ParameterError("A mixture needs at least one component.")
+        names = ", ".join(family.name for family in components)
         if len({family.multivariate for family in components}) > 1:
             raise ParameterError(
                 "A mixture needs components of the same outcome; got scalar and vector families: "
-                f"{', '.join(family.name for family in components)}."
+                f"{names}."
             )
         if len({family.discrete for family in components}) > 1:
             raise ParameterError(
                 "A mixture needs components that are all discrete, or all continuous; got both: "
-                f"{', '.join(family.name for family in components)}."
+                f"{names}."
             )
         self.components = tuple(components)
         self.multivariate = components[0].multivariate
@@ -165,12 +166,8 @@ def _log_weights(p: Parameters) -> Array:
 
 
 def _broadcast(jet: Jet, shape: tuple[int, ...]) -> Jet:
-    vectors = (*shape, jet.grad.shape[-1])
-    return Jet(
-        np.broadcast_to(jet.logp, shape),
-        np.broadcast_to(jet.grad, vectors),
-        np.broadcast_to(jet.curv, vectors),
-    )
+    shapes = shape, (*shape, jet.grad.shape[-1]), (*shape, jet.curv.shape[-1])
+    return Jet(*map(np.broadcast_to, jet.parts, shapes))
 
 
 def _of_component(k: int, values: Mapping[str, T]) -> dict[str, T]:

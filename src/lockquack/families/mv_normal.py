@@ -22,7 +22,7 @@ class MvNormal(Elliptical):
     name = "mv_normal"
     signatures = ({"mu": 1, "cov": 2}, {"mu": 1, "chol": 2})
     matrix = "cov"
-    tail = np.inf
+    orders = (np.inf, np.inf)
 
     def density(self, white: Whitened, p: Parameters) -> Array:
         return -0.5 * white.square - (white.log_det + white.d * LOG_SQRT_2PI)

@@ -25,7 +25,7 @@ class MvStudentT(Elliptical):
     signatures = ({"nu": 0, "mu": 1, "scale": 2}, {"nu": 0, "mu": 1, "chol": 2})
     positive = frozenset({"nu"})
     matrix = "scale"
-    tail = 0.0
+    orders = (0.0, 0.0)
 
     def density(self, white: Whitened, p: Parameters) -> Array:
         nu, d = p["nu"], white.d

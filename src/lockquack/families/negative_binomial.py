@@ -33,9 +33,6 @@ class NegativeBinomial(DiscreteFamily):
         poisson = y * np.log(mu) - gammaln(y + 1.0)
         return poisson - (alpha + y) * np.log1p(mu / alpha) + log_rising(alpha, y)
 
-    def location(self, p: Parameters) -> Array:
-        return p["mu"]
-
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["mu"] + np.square(p["mu"]) / p["alpha"])
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.families.base import Family, Parameters
 from lockquack.jets import Array
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -22,6 +21,7 @@ class Normal(Family):
     name = "normal"
     signatures = ({"mu": 0, "sigma": 0},)
     positive = frozenset({"sigma"})
+    orders = (np.inf, np.inf)
 
     def logp(self, y: Array, p: Parameters) -> Array:
         offset = y - p["mu"]
@@ -32,15 +32,6 @@ class Normal(Family):
         curv = -1.0 / np.square(p["sigma"])
         grad = (y - p["mu"]) * curv
         return grad, np.broadcast_to(curv, grad.shape)
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return Edge(-np.inf, np.inf), Edge(np.inf, np.inf)
-
-    def location(self, p: Parameters) -> Array:
-        return p["mu"]
-
-    def spread(self, p: Parameters) -> Array:
-        return p["sigma"]
 
     def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
         return rng.normal(p["mu"], p["sigma"], size)

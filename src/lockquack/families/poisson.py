@@ -23,9 +23,6 @@ class Poisson(DiscreteFamily):
     def log_mass(self, y: Array, p: Parameters) -> Array:
         return y * np.log(p["mu"]) - p["mu"] - gammaln(y + 1.0)
 
-    def location(self, p: Parameters) -> Array:
-        return p["mu"]
-
     def spread(self, p: Parameters) -> Array:
         return np.sqrt(p["mu"])
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.families.base import Family, Parameters
 from lockquack.families.normal import LOG_SQRT_2PI
 from lockquack.jets import Array
 
@@ -29,6 +28,7 @@ class SkewNormal(Family):
     name = "skew_normal"
     signatures = ({"mu": 0, "sigma": 0, "alpha": 0},)
     positive = frozenset({"sigma"})
+    orders = (np.inf, np.inf)
 
     def logp(self, y: Array, p: Parameters) -> Array:
         z = (y - p["mu"]) / p["sigma"]
@@ -41,9 +41,6 @@ class SkewNormal(Family):
         ratio, excess = _inverse_mills(alpha * z)
         grad = (alpha * ratio - z) * rate
         return grad, -(1.0 + np.square(alpha) * (ratio * excess)) * np.square(rate)
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return Edge(-np.inf, np.inf), Edge(np.inf, np.inf)
 
     def location(self, p: Parameters) -> Array:
         return p["mu"] + p["sigma"] * (SQRT_2_OVER_PI * _lean(p["alpha"]))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from scipy.special import poch
 
-from lockquack.families.base import Edge, Family, Parameters, Range
+from lockquack.families.base import Family, Parameters
 from lockquack.jets import Array
 
 
@@ -24,6 +23,7 @@ class StudentT(Family):
     name = "student_t"
     signatures = ({"nu": 0, "mu": 0, "sigma": 0},)
     positive = frozenset({"nu", "sigma"})
+    orders = (0.0, 0.0)
 
     def logp(self, y: Array, p: Parameters) -> Array:
         nu, sigma = p["nu"], p["sigma"]
@@ -37,15 +37,6 @@ class StudentT(Family):
         inverse = 1.0 / (width + square)
         pull = (-1.0 - p["nu"]) * inverse
         return pull * offset, (width - square) * inverse * pull
-
-    def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
-        return Edge(-np.inf, 0.0), Edge(np.inf, 0.0)
-
-    def location(self, p: Parameters) -> Array:
-        return p["mu"]
-
-    def spread(self, p: Parameters) -> Array:
-        return p["sigma"]
 
     def draw(self, p: Parameters, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
         return p["mu"] + p["sigma"] * rng.standard_t(p["nu"], size)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.base import Edge, Family, Parameters, Range, confine, exp, mask_outside
 from lockquack.jets import Array
 
 #: −log of the probability to exceed the 16%, 50% and 84% quantiles (of −1, 0 and 1 in a normal).
@@ -33,12 +33,12 @@ class Weibull(Family):
     def logp(self, y: Array, p: Parameters) -> Array:
         alpha = p["alpha"]
         log_ratio = np.log(confine(y, self.support) / p["beta"])
-        logp = (alpha - 1.0) * log_ratio - _exp(alpha * log_ratio)
+        logp = (alpha - 1.0) * log_ratio - exp(alpha * log_ratio)
         return mask_outside(logp + np.log(alpha / p["beta"]), y, self.support)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         y, alpha = confine(y, self.support), p["alpha"]
-        push = alpha * _exp(alpha * np.log(y / p["beta"]))
+        push = alpha * exp(alpha * np.log(y / p["beta"]))
         inverse = 1.0 / y
         return (alpha - 1.0 - push) * inverse, (1.0 - alpha) * (1.0 + push) * (inverse * inverse)
 
@@ -60,9 +60,3 @@ class Weibull(Family):
 
 def _quantile(exceeded: float, p: Parameters) -> Array:
     return p["beta"] * np.power(exceeded, 1.0 / p["alpha"])
-
-
-def _exp(x: Array) -> Array:
-    # Where this overflows the density itself is 0 in floats: not worth a warning.
-    with np.errstate(over="ignore"):
-        return np.exp(x)

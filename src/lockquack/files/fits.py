@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ import xarray as xr
 
 from lockquack.errors import LockquackError
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
-from lockquack.fitting.densities import Densities
+from lockquack.fitting.densities import Densities, places_of
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import fitter_for
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array, Jet
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.method import METHODS
-from lockquack.models.observations import as_observations
+from lockquack.models.observations import Observations, as_observations, unknown_outcomes
 from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
 from lockquack.remarks import read_remark
@@ -50,6 +50,7 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
             "fitter_options": json.dumps(options),
             "random_seed": json.dumps(fit.random_seed, default=int),  # of any size, or None
             "component_dim": fit.observations.component_dim or "",
+            "outcome": fit.observations.name or "",
             "obs_dims": json.dumps(fit.observations.dims),
             "objective": float(solution.objective),
             "gap": float(solution.gap),
@@ -79,6 +80,8 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
     if densities.jets.grad.size:
         arrays["grad"] = (("model", _OBS, _PART), densities.jets.grad)
         arrays["curv"] = (("model", _OBS, _PART), densities.jets.curv)
+    if fit.observations.weights is not None:
+        arrays["case_weights"] = (_OBS, fit.observations.weights)
     for wish, groups in densities.tables.items():
         nodes, place = join_nodes(groups), f"{_OWN}{wish.name}"
         arrays[f"{wish.name}_logp"] = (("model", place, _OBS), nodes.logp)
@@ -96,17 +99,15 @@ def read_fit(path: str | Path) -> Fitted:
             f"{path} does not hold a combination that this version can read.{hint}"
         )
     obs_dims = json.loads(attrs["obs_dims"])
-    component_dim = attrs["component_dim"] or None
     arrays = {str(name).removeprefix(_OWN): array for name, array in dataset.data_vars.items()}
     starts = json.loads(attrs["starts"])
+    names = tuple(map(str, dataset["model"].values))
     return Fitted(
-        names=tuple(map(str, dataset["model"].values)),
+        names=names,
         scores=attrs["scores"],
         label=attrs["label"],
-        observations=as_observations(
-            arrays["y"].transpose(*obs_dims, ...), component_dim=component_dim
-        ),
-        fitter=_fitter(attrs, {name: array.values for name, array in arrays.items()}),
+        observations=_observations(arrays, obs_dims, attrs),
+        fitter=_fitter(attrs, names, {name: array.values for name, array in arrays.items()}),
         solution=Solution(
             x=arrays["parameters"].values,
             objective=np.array(attrs["objective"]),
@@ -125,8 +126,22 @@ def read_fit(path: str | Path) -> Fitted:
     )
 
 
-def _fitter(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Fitter:
-    """Set up again what was minimised, and how."""
+def _observations(
+    arrays: Mapping[str, xr.DataArray], dims: Sequence[str], attrs: Mapping[str, Any]
+) -> Observations:
+    y = arrays["y"].transpose(*dims, ...).rename(attrs.get("outcome") or None)
+    if not y.notnull().all():
+        return unknown_outcomes(y)
+    observations = as_observations(y, attrs["component_dim"] or None)
+    if "case_weights" not in arrays:
+        return observations
+    return observations.weighted(arrays["case_weights"].values)
+
+
+def _fitter(
+    attrs: Mapping[str, Any], names: tuple[str, ...], arrays: Mapping[str, Array]
+) -> Fitter:
+    """Rebuild the objective and its fitter."""
     operator = Operator.from_description(json.loads(attrs["operator"]))
     rule = RULES[attrs["rule"]].from_options(json.loads(attrs["rule_options"]))
     bare = np.zeros((*arrays["logp"].shape, 0))
@@ -136,10 +151,11 @@ def _fitter(attrs: Mapping[str, Any], arrays: Mapping[str, Array]) -> Fitter:
         for name, wish in WISHES.items()
         if f"{name}_logp" in arrays
     }
+    densities = Densities(jets, tables, arrays.get("case_weights"), places_of(names))
     method = METHODS.get(attrs["label"])
     kind = (method and method.fitter) or fitter_for(operator, rule)
     options = json.loads(attrs["fitter_options"])
     return kind(
-        Objective(operator, rule, Densities(jets, tables), arrays["concentration"]),
+        Objective(operator, rule, densities, arrays["concentration"]),
         **{name: np.array(v) if isinstance(v, list) else v for name, v in options.items()},
     )

@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeVar
 import xarray as xr
 
 from lockquack.errors import LockquackError
-from lockquack.files.places import WRITTEN_BY, written_whole
+from lockquack.files.places import written_whole
+from lockquack.files.unfailing import unfailing
+from lockquack.parallel.cluster import active_client
 
 #: Attribute by which a file is known to hold a combination, of whichever version.
 FORMAT_KEY = "lockquack_format"
@@ -84,16 +86,17 @@ def write(data: xr.Dataset | xr.DataTree, path: str | Path, *, zarr: bool = Fals
     """Write to NetCDF, or to Zarr if the path ends in ``.zarr`` or it is asked for."""
     path = Path(path)
     engine = _engine(path, flat=isinstance(data, xr.Dataset), zarr=zarr)
-    data = data.copy(deep=False)
-    data.attrs |= WRITTEN_BY
     with written_whole(path) as unfinished:
         if engine == "zarr":
             # The third format has no settled specification of strings yet.
             data.to_zarr(unfinished, mode="w-", zarr_format=2)
-        elif isinstance(data, xr.Dataset):
-            data.to_netcdf(unfinished, engine=engine)
+        elif isinstance(data, xr.Dataset) and engine == "scipy":
+            unfinished.write_bytes(data.to_netcdf(engine="scipy"))
+        elif active_client() is not None:
+            data.to_netcdf(unfinished, engine="h5netcdf")  # by workers, who open it themselves
         else:
-            data.to_netcdf(unfinished, engine="h5netcdf")
+            with unfailing(unfinished) as file:
+                data.to_netcdf(file, engine="h5netcdf")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 
 from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
-from lockquack.operators.space import Mask
+from lockquack.operators.space import Mask, contrasts
 
 #: Places along a direction where the score is looked at.
 _PLACES = 9
@@ -22,7 +22,7 @@ class ConvexFitter(Fitter, ABC):
         """Slopes of minus the total score in the weights, (K,)."""
 
     @abstractmethod
-    def bend(self, weights: Array) -> Array:
+    def half_hessian(self, weights: Array) -> Array:
         """Half the Hessian of minus the total score in the weights, (K, K)."""
 
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
@@ -30,18 +30,18 @@ class ConvexFitter(Fitter, ABC):
         places = np.linspace(first, last, _PLACES)
         # Rounding may leave a weight a hair below zero at either end.
         points = np.maximum(weights + places[:, None] * direction, 0.0)
-        return float(np.ptp([self.objective.scores(point).sum() for point in points]))
+        totals = [self.objective.total(self.objective.scores(point)) for point in points]
+        return float(np.ptp(totals))
 
     def flat_directions(self, weights: Array, face: Mask) -> Array:
         """Directions among the models of a face, (m, K), in which the score bends least.
 
         They involve the models of the face only and leave the sum of the weights as it is.
         """
-        bend = self.bend(weights)
         members = np.flatnonzero(face)
-        centring = np.eye(members.size) - 1.0 / members.size
-        basis = np.linalg.qr(centring)[0][:, : members.size - 1]
-        values, vectors = np.linalg.eigh(basis.T @ bend[np.ix_(members, members)] @ basis)
+        basis = contrasts(members.size)
+        half = self.half_hessian(weights)[np.ix_(members, members)]
+        values, vectors = np.linalg.eigh(basis.T @ half @ basis)
         flat = values < 1e-2 * values.max(initial=0.0)
         directions = np.zeros((int(flat.sum()), face.size))
         directions[:, members] = (basis @ vectors[:, flat]).T

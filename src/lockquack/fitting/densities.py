@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.jets import Jet
+from lockquack.jets import Array, Jet
 from lockquack.quadrature.nodes import Nodes, join_nodes
 from lockquack.rules.wishes import Wish
 
 #: What was found for a wish: consecutive groups of observations.
 Tables = tuple[Nodes, ...]
+
+
+def places_of(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the places of models in the order of their names.
+
+    Examples
+    --------
+    >>> places_of(["normal", "beta", "student"])
+    (1, 0, 2)
+    """
+    return tuple(map(sorted(names).index, names))
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,11 @@ class Densities:
 
     jets: Jet  # (K, n) and (K, n, d), at the observed outcomes, in the rule's coordinates
     tables: Mapping[Wish, Tables] = field(default_factory=dict)
+    #: How often each observation counts, (n,); None: once each.
+    case_weights: Array | None = None
+    #: Places of the models in an order that does not depend on how they were given, (K,): it
+    #: settles what their densities leave open. Empty: as they are.
+    places: tuple[int, ...] = ()
 
     @property
     def n_models(self) -> int:
@@ -36,4 +52,14 @@ class Densities:
     def at(self, chosen: NDArray[np.intp]) -> Densities:
         """Keep some observations, by position; groups become one."""
         tables = {wish: (join_nodes(groups)[chosen],) for wish, groups in self.tables.items()}
-        return Densities(self.jets[:, chosen], tables)
+        weights = None if self.case_weights is None else self.case_weights[chosen]
+        return replace(self, jets=self.jets[:, chosen], tables=tables, case_weights=weights)
+
+    def of(self, models: NDArray[np.intp]) -> Densities:
+        """Keep some models, in this order."""
+        tables = {
+            wish: tuple(Nodes(part.logp[models], part.log_measure) for part in groups)
+            for wish, groups in self.tables.items()
+        }
+        places = tuple(self.places[k] for k in models.tolist()) if self.places else ()
+        return replace(self, jets=self.jets[models], tables=tables, places=places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,13 +34,17 @@ class Fitter(ABC):
 
     @abstractmethod
     def solve(self) -> Solution:
-        """Fit the parameters, every observation counting once."""
+        """Fit the parameters, every observation counting as often as its case weight says."""
+
+    def solutions(self) -> Sequence[Solution]:
+        """Return every local optimum that was found, the best first."""
+        return [self.solve()]
 
     @abstractmethod
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
 
-        ``x`` is the solution for equal counts.
+        The counts take the place of the case weights. ``x`` is the solution for these.
         """
 
     def refit(self, counts: Array, x: Array) -> Array:

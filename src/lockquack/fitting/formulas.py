@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -34,7 +35,8 @@ class Formula(Fitter, ABC):
         """Apply the formula."""
         x = self.formula()
         scores = self.objective.scores(x)
-        return certain(x, -float(scores.sum()), float(np.abs(scores).sum()))
+        total = self.objective.total
+        return certain(x, -float(total(scores)), float(total(np.abs(scores))))
 
     def certificate(self, solution: Solution) -> str:
         """Say that nothing was searched for."""
@@ -42,31 +44,40 @@ class Formula(Fitter, ABC):
 
 
 @dataclass(frozen=True)
-class EqualWeights(Formula):
-    """The same weight for every model."""
+class FixedFormula(Formula, ABC):
+    """Weights that stay the same however often each observation counts."""
 
     resamples = False
+    #: What to say to those who resample the observations nevertheless.
+    refusal: ClassVar[str]
+
+    @override
+    def refit_many(self, counts: Array, x: Array) -> Array:
+        raise UnsupportedError(self.refusal)
+
+    @override
+    def refit(self, counts: Array, x: Array) -> Array:
+        return x
+
+
+@dataclass(frozen=True)
+class EqualWeights(FixedFormula):
+    """The same weight for every model."""
+
+    refusal = "Equal weights do not depend on the data: nothing to resample."
 
     @override
     def formula(self) -> Array:
         return np.full(self.objective.K, 1.0 / self.objective.K)
 
-    def refit_many(self, counts: Array, x: Array) -> Array:
-        """Refuse: the weights do not depend on the observations."""
-        raise UnsupportedError("Equal weights do not depend on the data: nothing to resample.")
-
-    def refit(self, counts: Array, x: Array) -> Array:
-        """Return the same weights."""
-        return x
-
 
 @dataclass(frozen=True)
 class PseudoBMA(Formula):
-    r"""Weights :math:`w_k \propto \exp \sum_i \log \pi_k(y_i)`."""
+    r"""Weights :math:`w_k \propto \exp \sum_i u_i \log \pi_k(y_i)`, u the case weights."""
 
     @override
     def formula(self) -> Array:
-        return self.refit_many(np.ones((1, self.objective.n_obs)), np.empty(0))[0]
+        return self.refit_many(self.objective.counts[None], np.empty(0))[0]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Apply the formula to many countings of the observations, (replicate, n)."""
@@ -82,9 +93,8 @@ class PseudoBMAPlus(PseudoBMA):
 
     @override
     def formula(self) -> Array:
-        counts = bootstrap_counts(
-            np.random.default_rng(self.random_seed), _REPLICATES, self.objective.n_obs
-        )
+        rng, objective = np.random.default_rng(self.random_seed), self.objective
+        counts = bootstrap_counts(rng, _REPLICATES, objective.n_obs, objective.case_weights)
         return self.refit_many(counts, np.empty(0)).mean(axis=0)
 
     def refit(self, counts: Array, x: Array) -> Array:
@@ -94,10 +104,13 @@ class PseudoBMAPlus(PseudoBMA):
 
 
 @dataclass(frozen=True)
-class ModelAveraging(Formula):
+class ModelAveraging(FixedFormula):
     """Posterior probabilities of the models."""
 
-    resamples = False
+    refusal = (
+        "Weights by marginal likelihood cannot be bootstrapped over observations: the "
+        "marginal likelihood is not a sum over them."
+    )
     #: Log marginal likelihood and log prior probability of each model, (K,).
     log_probability: Array = field(default_factory=lambda: np.zeros(0))
     wants = ("log_probability",)
@@ -105,17 +118,6 @@ class ModelAveraging(Formula):
     @override
     def formula(self) -> Array:
         return np.asarray(softmax(self.log_probability)[0])
-
-    def refit_many(self, counts: Array, x: Array) -> Array:
-        """Refuse: a marginal likelihood is not a sum over observations."""
-        raise UnsupportedError(
-            "Weights by marginal likelihood cannot be bootstrapped over observations: the "
-            "marginal likelihood is not a sum over them."
-        )
-
-    def refit(self, counts: Array, x: Array) -> Array:
-        """Return the same weights: the marginal likelihood is that of all observations."""
-        return x
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,16 @@ class ChoiceByMarginalLikelihood(ModelAveraging):
         return np.eye(self.objective.K)[self.log_probability.argmax()]
 
 
-def bootstrap_counts(rng: np.random.Generator, replicates: int, n_obs: int) -> Array:
-    """Draw countings of the observations, (replicate, n): n times flat Dirichlet."""
+def bootstrap_counts(
+    rng: np.random.Generator, replicates: int, n_obs: int, case_weights: Array | None = None
+) -> Array:
+    """Draw countings of the observations, (replicate, n): n times flat Dirichlet.
+
+    With case weights w, in proportion to w times exponential numbers, and of the same sum as w.
+    """
     counts = rng.standard_exponential((replicates, n_obs))
-    counts *= n_obs / counts.sum(axis=1, keepdims=True)
+    if case_weights is not None:
+        counts *= case_weights
+    whole = n_obs if case_weights is None else case_weights.sum()
+    counts *= whole / counts.sum(axis=1, keepdims=True)
     return counts

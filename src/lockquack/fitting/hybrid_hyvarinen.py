@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import cast
@@ -9,6 +10,7 @@ from typing import cast
 import numpy as np
 from typing_extensions import override
 
+from lockquack.fitting.locking_hyvarinen import quadratic_form
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Array, Jet, join_jets, stack_jets
 from lockquack.operators.hybrid import Hybrid
@@ -41,7 +43,7 @@ class HybridHyvarinen(SmoothFitter):
         return Simplex("mixture", self.objective.K, self.objective.concentration)
 
     @override
-    def solve(self) -> Solution:
+    def _search(self) -> Sequence[Solution]:
         starts = self._mixture.starts(_STARTS, np.random.default_rng(0))
         scale = self._scale(self.objective.space.starts(1)[0])
         lift = 0.0 if self.objective.operator.signed else _LIFT * scale
@@ -50,8 +52,8 @@ class HybridHyvarinen(SmoothFitter):
         polished = newton(self._profile, found.x, scale=scale)
         beta = self._mixture.natural(polished.x)
         z = self.objective.space.free(np.concatenate([self._exponents(self._experts(beta)), beta]))
-        end = replace(polished, x=z, agreeing=found.agreeing, n_starts=found.n_starts)
-        return self._solution(self._without_small(end, scale), end, scale)
+        end = replace(polished, x=z, starts=found.starts)
+        return [self._at(self._without_small(end, scale), end)]
 
     def _profile(self, z: Array, lift: float = 0.0) -> tuple[float, Array]:
         """Objective at the best exponents for a mixture, and its slopes."""
@@ -59,10 +61,11 @@ class HybridHyvarinen(SmoothFitter):
         w = self._exponents(self._experts(beta), lift)
         x = np.concatenate([w, beta])
         scores, slopes = self.objective.expand(x)
-        value = -float(scores.sum()) - self.objective.space.log_prior(x)
+        value = -float(self.objective.total(scores)) - self.objective.space.log_prior(x)
         if lift > 0.0:
             value -= lift * float(np.log(w).sum())
-        by_beta = slopes[self.objective.K + 1 :].sum(axis=1) + self._mixture.prior_slopes(beta)
+        by_beta = self.objective.total(slopes[self.objective.K + 1 :])
+        by_beta = by_beta + self._mixture.prior_slopes(beta)
         return value, -self._mixture.pull(z, by_beta)
 
     def _experts(self, beta: Array) -> Jet:
@@ -74,12 +77,11 @@ class HybridHyvarinen(SmoothFitter):
         """Best exponents of given experts."""
         operator = cast(Hybrid, self.objective.operator)
         concentration = self.objective.concentration
-        flat = experts.grad.reshape(len(experts.grad), -1)
-        Q, c = flat @ flat.T, experts.curv.sum(axis=(1, 2))
+        Q, c = quadratic_form(experts, self.objective.case_weights)
         size = c.size
         if not operator.signed:
             outside = np.concatenate([[concentration.mean()], concentration])
             return simplex_qp(Q, c, outside - 1.0 + lift).x
         precision = 1.0 / operator.prior_sd**2
         matrix = 2.0 * Q + precision * np.eye(size)
-        return np.linalg.solve(matrix, np.full(size, precision / size) - 2.0 * c)
+        return np.asarray(np.linalg.solve(matrix, np.full(size, precision / size) - 2.0 * c))

@@ -21,7 +21,7 @@ class LinearLogScore(ConvexFitter):
 
     @override
     def solve(self) -> Solution:
-        return self._solve(None)
+        return self._solve(self.objective.case_weights)
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
@@ -29,12 +29,13 @@ class LinearLogScore(ConvexFitter):
 
     @override
     def weight_slopes(self, weights: Array) -> Array:
-        return -self._ratios(weights).sum(axis=1)
+        return -self.objective.total(self._ratios(weights))
 
     @override
-    def bend(self, weights: Array) -> Array:
+    def half_hessian(self, weights: Array) -> Array:
         ratios = self._ratios(weights)
-        return ratios @ ratios.T / 2
+        counts = self.objective.case_weights
+        return (ratios if counts is None else ratios * counts) @ ratios.T / 2
 
     def _solve(self, counts: Array | None) -> Solution:
         logp, concentration = self.objective.jets.logp, self.objective.concentration

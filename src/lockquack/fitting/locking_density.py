@@ -16,9 +16,9 @@ from lockquack.solvers.base import Solution
 from lockquack.solvers.simplex_newton import simplex_newton
 from lockquack.solvers.simplex_qp import simplex_qp
 
-#: Most Newton steps of a bootstrap replicate, and the last of them: the next would be its square.
-_STEPS = 10
-_SETTLED = 1e-4
+#: Most Newton steps of a bootstrap replicate, and the change of a weight at which it has settled:
+#: the next change would be about the square of it.
+_STEPS, _SETTLED = 10, 1e-4
 
 
 class LockingDensity(ConvexFitter, ABC):
@@ -38,7 +38,7 @@ class LockingDensity(ConvexFitter, ABC):
     @override
     def solve(self) -> Solution:
         equal = np.full(self.objective.K, 1.0 / self.objective.K)
-        return self._newton(np.ones(self.objective.n_obs), equal)
+        return self._newton(self.objective.counts, equal)
 
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, K).
@@ -47,12 +47,12 @@ class LockingDensity(ConvexFitter, ABC):
         common solution, the next ones those at each replicate's own weights, until it settles.
         """
         slopes, hessians = self.expansions(x)
-        gradient, bend = counts @ slopes.T, np.tensordot(counts, hessians, axes=(1, 2))
+        gradient, hessian = counts @ slopes.T, np.tensordot(counts, hessians, axes=(1, 2))
         w = np.repeat(x[None], len(counts), axis=0)
         moving = np.arange(len(counts))
         for _ in range(_STEPS):
-            linear = gradient - np.einsum("bjk,bk->bj", bend, w[moving])
-            moved = simplex_qp(bend / 2, linear / 2, self.objective.concentration - 1.0).x
+            linear = gradient - np.einsum("bjk,bk->bj", hessian, w[moving])
+            moved = simplex_qp(hessian / 2, linear / 2, self.objective.concentration - 1.0).x
             settled = np.abs(moved - w[moving]).max(axis=1) < _SETTLED
             w[moving] = moved
             moving = moving[~settled]
@@ -61,7 +61,7 @@ class LockingDensity(ConvexFitter, ABC):
             each = [self.expansions(w[b]) for b in moving]
             pairs = list(zip(each, counts[moving], strict=True))
             gradient = np.stack([first @ u for (first, _), u in pairs])
-            bend = np.stack([second @ u for (_, second), u in pairs])
+            hessian = np.stack([second @ u for (_, second), u in pairs])
         for b in moving.tolist():
             w[b] = self.refit(counts[b], x)
         return w
@@ -72,19 +72,18 @@ class LockingDensity(ConvexFitter, ABC):
 
     @override
     def weight_slopes(self, weights: Array) -> Array:
-        return self.expansions(weights)[0].sum(axis=1)
+        return self.objective.total(self.expansions(weights)[0])
 
     @override
-    def bend(self, weights: Array) -> Array:
-        return self.expansions(weights)[1].sum(axis=2) / 2
+    def half_hessian(self, weights: Array) -> Array:
+        return self.objective.total(self.expansions(weights)[1]) / 2
 
     def _newton(self, counts: Array, start: Array) -> Solution:
         def expand(w: Array) -> tuple[float, Array, Array]:
             slopes, hessians = self.expansions(w)
             return -float(self.objective.scores(w) @ counts), slopes @ counts, hessians @ counts
 
-        scores = self.objective.scores(start)
-        scale = float(np.abs(scores - np.median(scores)).sum()) + scores.size
+        scale = self.objective.size_of(self.objective.scores(start))
         return simplex_newton(expand, start, self.objective.concentration - 1.0, scale=scale)
 
 
@@ -97,8 +96,12 @@ class LockingLogScore(LockingDensity):
 
     @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:
-        tables = self.objective.densities.tables[INTEGRAL]
-        parts = [self._moments(nodes, weights) for nodes in tables]
+        parts, start = [], 0
+        for nodes in self.objective.densities.tables[INTEGRAL]:
+            end = start + nodes.logp.shape[2]
+            these = weights if weights.ndim == 1 else weights[:, start:end]
+            parts.append(self._moments(nodes, these))
+            start = end
         mean = np.concatenate([each for each, _ in parts], axis=1)
         cov = np.concatenate([each for _, each in parts], axis=2)
         return mean - self.objective.jets.logp, cov
@@ -126,7 +129,8 @@ class LockingPairwise(LockingDensity):
         logp = self.objective.jets.logp
         (neighbours,) = (nodes.logp for nodes in self.objective.densities.tables[NEIGHBOURS])
         ratios = neighbours - logp[:, None]  # (K, neighbour, n)
-        share = expit(self.objective.operator.pool_density(neighbours, weights) - weights @ logp)
+        pooled = self.objective.operator.pool_density(logp, weights)
+        share = expit(self.objective.operator.pool_density(neighbours, weights) - pooled)
         finite = np.where((share > 0) & np.isfinite(ratios), ratios, 0.0)
         slopes = np.einsum("zn,kzn->kn", share, finite)
         return slopes, np.einsum("zn,jzn,kzn->jkn", share * (1 - share), finite, finite)

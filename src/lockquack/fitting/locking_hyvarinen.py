@@ -8,7 +8,8 @@ import numpy as np
 from typing_extensions import override
 
 from lockquack.fitting.convex import ConvexFitter
-from lockquack.jets import Array
+from lockquack.jets import Array, Jet
+from lockquack.numeric import cut
 from lockquack.solvers.base import Solution
 from lockquack.solvers.nonnegative_qp import nonnegative_qp
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -33,9 +34,7 @@ class LockingHyvarinen(ConvexFitter):
     @cached_property
     def quadratic(self) -> tuple[Array, Array]:
         """Q and c."""
-        jets = self.objective.jets
-        flat = jets.grad.reshape(self.objective.K, -1)
-        return flat @ flat.T, jets.curv.sum(axis=(1, 2))
+        return quadratic_form(self.objective.jets, self.objective.case_weights)
 
     @override
     def solve(self) -> Solution:
@@ -46,11 +45,9 @@ class LockingHyvarinen(ConvexFitter):
         jets = self.objective.jets
         row, column = np.triu_indices(self.objective.K)
         upper = np.zeros((len(counts), row.size))
-        step = max(1, _NUMBERS_AT_ONCE // row.size)
-        for start in range(0, counts.shape[1], step):
-            obs = slice(start, start + step)
+        for obs in cut(slice(0, counts.shape[1]), max(1, _NUMBERS_AT_ONCE // row.size)):
             # A matrix product sums the upper triangles of these observations' K × K matrices.
-            upper += counts[:, obs] @ _triangles(jets.grad[:, obs]).T
+            upper += counts[:, obs] @ triangles(jets.grad[:, obs]).T
         Q = np.empty((len(counts), self.objective.K, self.objective.K))
         Q[:, row, column] = upper
         Q[:, column, row] = upper
@@ -67,7 +64,7 @@ class LockingHyvarinen(ConvexFitter):
         return 2.0 * (Q @ weights + c)
 
     @override
-    def bend(self, weights: Array) -> Array:
+    def half_hessian(self, weights: Array) -> Array:
         return self.quadratic[0]
 
     @override
@@ -84,6 +81,14 @@ class LockingHyvarinen(ConvexFitter):
         return solver(Q, c, self.objective.concentration - 1.0)
 
 
-def _triangles(grad: Array) -> Array:
+def quadratic_form(jets: Jet, counts: Array | None) -> tuple[Array, Array]:
+    """Q and c of the jets of some experts, every observation as often as it counts."""
+    grad = jets.grad if counts is None else np.sqrt(counts)[:, None] * jets.grad
+    flat = grad.reshape(len(grad), -1)
+    c = jets.curv.sum(axis=(1, 2)) if counts is None else jets.curv.sum(axis=2) @ counts
+    return flat @ flat.T, c
+
+
+def triangles(grad: Array) -> Array:
     """Upper triangles of Σ_j G_ij G_ij' for each observation i: (K, n, d) → (K (K + 1) / 2, n)."""
     return np.concatenate([np.einsum("kij,ij->ki", grad[k:], each) for k, each in enumerate(grad)])

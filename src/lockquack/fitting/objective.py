@@ -10,19 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.fitting.densities import Densities
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array, Jet, bare
 from lockquack.operators.base import Operator
 from lockquack.operators.pool import Pool
 from lockquack.operators.space import Space
 from lockquack.rules.base import Pooled, Rule
 from lockquack.rules.wishes import Answer, Wish
+from lockquack.totals import total
 
 
 @dataclass(frozen=True)
 class Objective:
     """Minus Σ_i u_i score_i(x) and log prior(x), as a function of an operator's parameters x.
 
-    Scores may be had of parameters that differ between observations, (P, n), as well.
+    The counts u are the case weights of the observations unless others are given. Scores may be
+    had of parameters that differ between observations, (P, n), as well.
     """
 
     operator: Operator
@@ -45,10 +47,38 @@ class Objective:
         """Number of observations."""
         return self.densities.n_obs
 
+    @property
+    def case_weights(self) -> Array | None:
+        """How often each observation counts, (n,); None: once each."""
+        return self.densities.case_weights
+
+    @property
+    def counts(self) -> Array:
+        """How often each observation counts, (n,)."""
+        return np.ones(self.n_obs) if self.case_weights is None else self.case_weights
+
+    @property
+    def n_counted(self) -> float:
+        """Number of observations, each as often as it counts."""
+        return self.n_obs if self.case_weights is None else float(self.case_weights.sum())
+
+    def total(self, values: Array, counts: Array | None = None) -> Array:
+        """Sum over the observations, the last axis: the one place where case weights count."""
+        return total(values, self.case_weights if counts is None else counts)
+
+    def size_of(self, scores: Array) -> float:
+        """Size of the terms of a total of scores, whatever constant they have in common."""
+        return float(self.total(np.abs(scores - np.median(scores)))) + self.n_counted
+
     @cached_property
     def space(self) -> Space:
         """The operator's parameters."""
         return self.operator.space(self.concentration)
+
+    @cached_property
+    def _scored(self) -> Jet:
+        """The models' jets, without derivatives where the rule needs none: that costs less."""
+        return self.jets if self.rule.needs_derivatives else bare(self.jets.logp)
 
     @cached_property
     def _answers(self) -> Mapping[Wish, Answer]:
@@ -62,6 +92,12 @@ class Objective:
         """Return the objective of some of the observations."""
         return replace(self, densities=self.densities.at(chosen))
 
+    def of(self, models: NDArray[np.intp]) -> tuple[Objective, NDArray[np.intp]]:
+        """Return the objective of some models, in this order, and which parameters it has."""
+        operator, chosen = self.operator.select(models, self.K)
+        densities, concentration = self.densities.of(models), self.concentration[models]
+        return Objective(operator, self.rule, densities, concentration), chosen
+
     def pool(self, x: Array) -> Pool:
         """Bind the operator to parameters."""
         return Pool(self.operator, x, self.K)
@@ -72,30 +108,29 @@ class Objective:
 
     def value(self, x: Array, counts: Array | None = None) -> float:
         """Minus the total score and log prior."""
-        return -_total(self.scores(x), counts) - self.space.log_prior(x)
+        return -float(self.total(self.scores(x), counts)) - self.space.log_prior(x)
 
     def expand_free(self, z: Array, counts: Array | None = None) -> tuple[float, Array]:
         """Return the value and its gradient at free coordinates."""
         x = self.space.natural(z)
         scores, slopes = self.expand(x)
-        by_parameter = slopes.sum(axis=1) if counts is None else slopes @ counts
-        by_parameter = by_parameter + self.space.prior_slopes(x)
-        value = -_total(scores, counts) - self.space.log_prior(x)
+        by_parameter = self.total(slopes, counts) + self.space.prior_slopes(x)
+        value = -float(self.total(scores, counts)) - self.space.log_prior(x)
         return value, -self.space.pull(z, by_parameter)
 
     def scores(self, x: Array) -> Array:
         """Score of the pool at each observation, (n,)."""
         known = {wish: answer.value(x) for wish, answer in self._answers.items()}
-        return self.rule.score(Pooled(self.operator.pool(self.jets, x), known))
+        return self.rule.score(Pooled(self.operator.pool(self._scored, x), known))
 
     def expand(self, x: Array) -> tuple[Array, Array]:
         """Scores, (n,), and their slopes in the parameters, (P, n); see :class:`Block`."""
-        jets, found = self.jets, {w: a.tangents(x) for w, a in self._answers.items()}
+        found = {wish: answer.tangents(x) for wish, answer in self._answers.items()}
         known = {wish: value for wish, (value, _) in found.items()}
         slopes = {wish: slope for wish, (_, slope) in found.items()}
-        pooled = Pooled(self.operator.pool(jets, x), known)
-        tangent = Pooled(self.operator.tangents(jets, x), slopes)
-        return self.rule.score(pooled), self.rule.slopes(pooled, tangent)
+        jet, tangents = self.operator.expand(self._scored, x)
+        pooled = Pooled(jet, known)
+        return self.rule.score(pooled), self.rule.slopes(pooled, Pooled(tangents, slopes))
 
     def model_scores(self) -> Array:
         """Score of each model alone, (K, n)."""
@@ -116,7 +151,3 @@ class Objective:
         for k, jet in enumerate(self.jets):
             known = {wish: answer.of_model(k) for wish, answer in self._answers.items()}
             out[k] = self.rule.score(Pooled(jet, known))
-
-
-def _total(scores: Array, counts: Array | None) -> float:
-    return float(scores.sum() if counts is None else scores @ counts)

@@ -34,4 +34,4 @@ class Resampling:
         return self.fitter.objective.n_obs
 
     def restrict(self, obs: slice) -> None:
-        """Say that every replicate needs all of it."""
+        """Return None: every replicate needs all observations, so nothing can be cut off."""

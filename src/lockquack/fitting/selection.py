@@ -17,10 +17,11 @@ class SelectionFitter(Fitter):
     is_optimum = False
 
     def solve(self) -> Solution:
-        """Choose, every observation counting once."""
-        x = self.refit_many(np.ones((1, self.objective.n_obs)), np.empty(0))[0]
-        scale = float(np.abs(self.objective.model_scores()).sum(axis=1).max())
-        return certain(x, -float(self.objective.model_scores().sum(axis=1).max()), scale)
+        """Choose, every observation counting as often as it does."""
+        x = self.refit_many(self.objective.counts[None], np.empty(0))[0]
+        scores = self.objective.model_scores()
+        scale = float(self.objective.total(np.abs(scores)).max())
+        return certain(x, -float(self.objective.total(scores).max()), scale)
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
 
 import numpy as np
 from typing_extensions import override
 
 from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
+from lockquack.operators.base import Places
 from lockquack.operators.space import Mask
 from lockquack.solvers.base import Solution
 from lockquack.solvers.differences import hessian
@@ -23,32 +27,25 @@ _COST = 1e-8
 
 
 class SmoothFitter(Fitter):
-    """Any operator by any rule, from several starts; how many of them agree is reported."""
+    """Any operator by any rule, from several starts; how many of them agree is reported.
+
+    All work is done on the same problem with its models in an order that depends on their
+    densities only. So the answer does not depend on the order in which they were given, to the
+    last bit: where there are many optima, rounding would be enough to end in another one.
+    """
 
     kind = "multi-start"
     refits_cheaply = False
 
     @override
     def solve(self) -> Solution:
-        count = int(np.clip(2 * self.objective.space.size, _FEWEST, _MOST))
-        starts = self.objective.space.starts(count)
-        scale = self._scale(starts[0])
-        found = multistart(self._finite, starts, scale=scale)
-        return self._solution(self._without_small(found, scale), found, scale)
+        return self.solutions()[0]
 
-    def _solution(self, z: Array, found: MultistartSolution, scale: float) -> Solution:
-        value, slope = self._finite(z)
-        return Solution(
-            x=self.objective.space.natural(z),
-            objective=np.array(value),
-            gap=np.array(np.nan),
-            scale=np.array(scale),
-            converged=np.array(found.converged),
-            iterations=np.array(found.iterations),
-            status=np.array(found.status),
-            starts=(found.agreeing, found.n_starts),
-            stationarity=float(np.abs(slope).max(initial=0.0)) / scale,
-        )
+    @override
+    def solutions(self) -> Sequence[Solution]:
+        twin, chosen = self._ordered
+        found = twin._search()
+        return [replace(each, x=_put_back(each.x, chosen)) for each in found]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
@@ -56,21 +53,57 @@ class SmoothFitter(Fitter):
         Each goes downhill from the solution. The Hessians there, weighted by the counts, tell
         how far to go at first, and what the slopes do on the way corrects them.
         """
+        twin, chosen = self._ordered
+        return _put_back(twin._refit_many(counts, x[chosen]), chosen)
+
+    def refit(self, counts: Array, x: Array) -> Array:
+        """Fit again, from the solution for equal counts, for one counting of the observations."""
+        twin, chosen = self._ordered
+        return _put_back(twin._refit(counts, x[chosen]), chosen)
+
+    @cached_property
+    def _ordered(self) -> tuple[SmoothFitter, Places]:
+        """The same problem with its models in order, and where its parameters come from."""
+        objective, chosen = self.objective.of(order_of_models(self.objective))
+        return replace(self, objective=objective), chosen
+
+    def _search(self) -> Sequence[Solution]:
+        """Find local optima, the best first."""
+        count = int(np.clip(2 * self.objective.space.size, _FEWEST, _MOST))
+        starts = self.objective.space.starts(count)
+        scale = self._scale(starts[0])
+        found = multistart(self._finite, starts, scale=scale)
+        return [self._at(self._without_small(each, scale), each) for each in (found, *found.rivals)]
+
+    def _at(self, z: Array, found: MultistartSolution) -> Solution:
+        """Return what was found as a solution in the parameters, at coordinates z."""
+        value, slope = self._finite(z)
+        known = {each.name: getattr(found, each.name) for each in fields(Solution)}
+        return replace(
+            Solution(**known),
+            x=self.objective.space.natural(z),
+            objective=np.array(value),
+            stationarity=float(np.abs(slope).max(initial=0.0)) / float(found.scale),
+        )
+
+    def _refit_many(self, counts: Array, x: Array) -> Array:
         space = self.objective.space
         z = space.free(x)
         hessians = self.observation_hessians(z)
         P, _, n = hessians.shape
-        bend = (counts @ hessians.reshape(P * P, n).T).reshape(-1, P, P) + self._prior_hessian(z)
+        summed = (counts @ hessians.reshape(P * P, n).T).reshape(-1, P, P) + self._prior_hessian(z)
+        scores, slopes = self.objective.expand(x)
+        values = -counts @ scores - space.log_prior(x)
+        gradients = -space.pull(z, slopes @ counts.T + space.prior_slopes(x)[:, None]).T
         inside, scale = np.isfinite(z), self._scale(z)
         found = np.repeat(z[None], len(counts), axis=0)
         for b, u in enumerate(counts):
+            known = float(values[b]), gradients[b, inside], summed[b][np.ix_(inside, inside)]
             reduced = self._reduced(z, inside, u)
-            rest = bend[b][np.ix_(inside, inside)]
-            found[b, inside] = downhill(reduced, z[inside], rest, scale=scale)
+            found[b, inside] = downhill(reduced, z[inside], *known, scale=scale)
         return np.stack([space.natural(each) for each in found])
 
-    def refit(self, counts: Array, x: Array) -> Array:
-        """Fit again, from the solution for equal counts, for one counting of the observations."""
+    def _refit(self, counts: Array, x: Array) -> Array:
         z = self.objective.space.free(x)
         inside = np.isfinite(z)
         found = newton(self._reduced(z, inside, counts), z[inside], scale=self._scale(z))
@@ -116,8 +149,7 @@ class SmoothFitter(Fitter):
 
     def _scale(self, z: Array) -> float:
         """Size of the terms of the objective."""
-        scores = self.objective.scores(self.objective.space.natural(z))
-        return float(np.abs(scores - np.median(scores)).sum()) + self.objective.n_obs
+        return self.objective.size_of(self.objective.scores(self.objective.space.natural(z)))
 
     def _without_small(self, found: MultistartSolution, scale: float) -> Array:
         """Set weights that tend to zero to exactly zero, where no prior keeps them away."""
@@ -137,3 +169,22 @@ class SmoothFitter(Fitter):
         return np.concatenate(
             [block.vanishing(block.natural(part), _SMALL) for block, part in blocks]
         )
+
+
+def order_of_models(objective: Objective) -> Places:
+    """Order models by their densities: by their scores, then by what else there is to sum up.
+
+    Models that are the same in all of that are in the order of their places.
+    """
+    jets = objective.jets
+    sums = [objective.model_scores(), jets.logp, jets.grad.sum(axis=-1), jets.curv.sum(axis=-1)]
+    totals = [np.nan_to_num(objective.total(each)) for each in sums]
+    places = objective.densities.places or range(objective.K)
+    return np.lexsort([np.array(places), *reversed(totals)])
+
+
+def _put_back(x: Array, chosen: Places) -> Array:
+    """Put parameters, along the last axis, where they were taken from."""
+    whole = np.empty_like(x)
+    whole[..., chosen] = x
+    return whole

@@ -11,9 +11,13 @@ import numpy as np
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
-from lockquack.operators.space import Space
+from lockquack.operators.space import Mask, Space, contrasts
 from lockquack.solvers.differences import central_differences, hessian
+from lockquack.totals import deviations
 
+#: Observations from which standard errors and intervals are shown. Of fewer, a bootstrap interval
+#: of 90 % contains the right weight in less than three of four cases, of two in one of three.
+FEWEST_OBSERVATIONS = 10
 #: Eigenvalues below this share of the largest belong to directions that change nothing.
 _FLAT = 1e-9
 #: Weight, in units of an equal one, below which a model is not on the active face.
@@ -27,24 +31,24 @@ class Curvature:
     """The objective around a solution, in free coordinates along the active face."""
 
     jacobian: Array  # (P, D): parameters by D directions
-    bend: Array  # (D, D): Hessian of minus the total score and log prior
-    spread: Array  # (D, D): Σ_i of squared slopes of the scores, centred
+    hessian: Array  # (D, D): J, of minus the total score and log prior
+    variance: Array  # (D, D): I, the sum of squares of the scores' slopes, centred and weighted
 
     def sandwich(self) -> Array:
         """Covariance of the parameters, J⁻¹ I J⁻¹ / n, whatever the true distribution."""
-        inverse = pseudo_inverse(self.bend)
-        return self.jacobian @ inverse @ self.spread @ inverse @ self.jacobian.T
+        inverse = pseudo_inverse(self.hessian)
+        return self.jacobian @ inverse @ self.variance @ inverse @ self.jacobian.T
 
     def learning_rate(self) -> float:
         """Return η = tr(J I⁻¹ J) / tr(J), which gives the posterior the sandwich's spread.
 
         J and I are those of the parameters, not of their free coordinates.
         """
-        if not self.bend.size:
+        if not self.hessian.size:
             return float("nan")  # nothing varies
         back = np.linalg.pinv(self.jacobian, rcond=_FLAT)
-        bend, spread = (back.T @ each @ back for each in (self.bend, self.spread))
-        return float(np.trace(bend @ pseudo_inverse(spread) @ bend) / np.trace(bend))
+        J, I = (back.T @ each @ back for each in (self.hessian, self.variance))  # noqa: E741
+        return float(np.trace(J @ pseudo_inverse(I) @ J) / np.trace(J))
 
 
 def expand_around(objective: Objective, x: Array) -> Curvature:
@@ -58,16 +62,32 @@ def expand_around(objective: Objective, x: Array) -> Curvature:
         return np.where(inside, z + directions @ shift, z)
 
     still = np.zeros(directions.shape[1])
-    bend = hessian(lambda shift: directions.T @ objective.expand_free(at(shift))[1], still)
+    bent = hessian(lambda shift: directions.T @ objective.expand_free(at(shift))[1], still)
     moves = central_differences(lambda shift: space.natural(at(shift)), still)
     slopes = directions.T @ space.pull(z, objective.expand(x)[1])  # (D, n)
-    centred = slopes - slopes.mean(axis=1, keepdims=True)
-    return Curvature(moves.reshape(-1, z.size).T, bend, centred @ centred.T)
+    centred = deviations(slopes, objective.case_weights)
+    return Curvature(moves.reshape(-1, z.size).T, bent, centred @ centred.T)
 
 
 def weight_jacobian(objective: Objective, x: Array) -> Array:
     """Differentiate the models' weights in the parameters, (K, P)."""
     return central_differences(objective.weights, x).T
+
+
+def with_draws_of_prior(
+    draws: Array, hidden: Mask, concentration: Array, rng: np.random.Generator
+) -> Array:
+    """Draw the weights of which the data say nothing from their prior, (draw, K).
+
+    The others share what is left in the proportions that they have.
+    """
+    prior = rng.dirichlet(concentration, size=len(draws))
+    seen = np.where(hidden, 0.0, draws)
+    total = seen.sum(axis=1, keepdims=True)
+    equal = np.where(hidden, 0.0, 1.0 / max(int((~hidden).sum()), 1))
+    share = np.where(total > 0, seen / np.where(total > 0, total, 1.0), equal)
+    rest = 1.0 - np.where(hidden, prior, 0.0).sum(axis=1, keepdims=True)
+    return np.where(hidden, prior, share * rest)
 
 
 def draw_posterior(
@@ -187,10 +207,8 @@ def _directions(space: Space, x: Array) -> Array:
     start = 0
     for block, part in space.parts(x):
         members = start + np.flatnonzero(block.active(part, _INACTIVE))
-        basis = np.eye(members.size)
-        if block.ignores_shifts and members.size:
-            centring = basis - 1.0 / members.size
-            basis = np.linalg.qr(centring)[0][:, : members.size - 1].T
+        centred = block.ignores_shifts and members.size
+        basis = contrasts(members.size).T if centred else np.eye(members.size)
         rows = np.zeros((len(basis), x.size))
         rows[:, members] = basis
         columns.append(rows)

@@ -24,7 +24,6 @@ Flat = tuple[Array, int]
 
 #: Read once, a tile need not stay in the cache; its rows do.
 HELD_TILE, HELD_ROW = 2**21, 5000
-
 #: e^x = 2^k e^r needs log 2 in a part with few digits, whose multiples are exact, and the rest.
 _LOG_2, _LOG_2_REST = 0.693147180369123816490, 1.90821492927058770002e-10
 #: Adding it leaves the nearest whole number in the lowest bits of a float.

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lockquack.jets import (
-    Array,
-    all_finite,
-    exponentials,
-    log_sum_exp,
-    pool_derivatives,
-    softmax,
-)
+from lockquack.jets import Array, all_finite, exponentials, log_sum_exp, pool_derivatives, softmax
 
 #: Long rows are read faster, and a few tiles must stay in a core's cache.
 HELD_TILE, HELD_ROW = 2**17, 5000

@@ -10,36 +10,19 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lockquack.checks.models import check_models
+from lockquack.checks.models import check_models, kind_of_scores, suited_rule
 from lockquack.draws.blocks import Kind
-from lockquack.draws.collapse import require_known_scores as require_known_scores
 from lockquack.errors import ParameterError, unknown_name
-from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
-from lockquack.methods.examine import (
-    examine_bounds,
-    examine_edges,
-    examine_modes,
-    examine_monte_carlo,
-    examine_nodes,
-    examine_solution,
-    examine_tails,
-    examine_weights,
-)
+from lockquack.methods.examine import examine
 from lockquack.methods.fitted import Fitted
-from lockquack.methods.gather import Gathered, gather
+from lockquack.methods.gather import gather, unit_of
 from lockquack.methods.method import Method
-from lockquack.models.model import Model, sources_of
-from lockquack.models.source import Source
+from lockquack.methods.solving import solve
+from lockquack.models.model import Model, sources_of, told_of
+from lockquack.models.observations import agreed
 from lockquack.numeric import as_numeric
-from lockquack.prediction.examine import examine_pareto
-from lockquack.prediction.nodes import refine_nodes
-from lockquack.remarks import Remark, warn
-from lockquack.remarks.densities import Affected
-from lockquack.solvers.base import Solution
-
-#: Most times that nodes are added for the pool at hand and the fit is repeated.
-_REFINEMENTS = 5
+from lockquack.remarks import warn
 
 
 def fit(
@@ -56,91 +39,33 @@ def fit(
 
     Unless it should be quiet, remarks are warned of.
     """
-    require_known_scores(scores)
     require_seed(random_seed)
     remarks = check_models(models, method.rule)
+    scores = kind_of_scores(models, scores)
     names = tuple(models)
     concentration = read_concentration(method.concentration if prior is None else prior, names)
-    method = method.for_models(names)
+    method = replace(method, rule=suited_rule(method.rule, sources_of(models))).for_models(names)
     gathered = gather(models, method.operator, method.rule, scores, progressbar)
-    fitter, solution, gathered = _solve_resolved(
-        sources_of(models), method, gathered, concentration, loo=scores == "loo"
-    )
-    observations = models[names[0]].observations
-    unit = method.rule.unit(observations.values) if method.rule.needs_derivatives else np.ones(0)
+    solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
+    observations = agreed(model.observations for model in models.values())
+    unit = unit_of(method.rule, observations)
     mcse = np.array([method.rule.mcse(each, unit) for each in gathered.collapsed])
     found = Fitted(
         names=names,
         scores=scores,
         label=method.label,
         observations=observations,
-        fitter=fitter,
-        solution=solution,
+        fitter=solved.fitter,
+        solution=solved.solution,
         mcse=mcse,
         remarks=(),
         random_seed=int(random_seed),
         models=dict(models),
     )
-    remarks += _examine(found, gathered)
+    remarks += [*solved.remarks, *examine(found, solved.gathered)]
     if not quiet:
-        warn(*remarks)
+        warn(*remarks, told=told_of(models))
     return replace(found, remarks=tuple(remarks))
-
-
-def solve(
-    models: Mapping[str, Source],
-    method: Method,
-    gathered: Gathered,
-    concentration: Array,
-    *,
-    loo: bool,
-) -> tuple[Fitter, Solution]:
-    """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
-    return _solve_resolved(models, method, gathered, concentration, loo=loo)[:2]
-
-
-def _solve_resolved(
-    models: Mapping[str, Source],
-    method: Method,
-    gathered: Gathered,
-    concentration: Array,
-    *,
-    loo: bool,
-) -> tuple[Fitter, Solution, Gathered]:
-    """Solve, and return also the nodes that the solution rests on."""
-    fitter = method.pose(gathered, concentration)
-    solution = fitter.solve()
-    for _ in range(_REFINEMENTS if gathered.node_groups else 0):
-        pool = fitter.objective.pool(solution.x)
-        node_groups = refine_nodes(gathered.node_groups, models, pool, loo=loo)
-        if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
-            break
-        gathered = gathered.with_nodes(node_groups)
-        fitter = method.pose(gathered, concentration)
-        solution = fitter.solve()
-    return fitter, solution, gathered
-
-
-def _examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
-    models, fitter, solution = fit.models or {}, fit.fitter, fit.solution
-    sources = sources_of(models)
-    objective, pool = fitter.objective, fitter.objective.pool(solution.x)
-    scored = objective.all_scores(solution.x)
-    remarks = [*examine_solution(solution), *examine_bounds(objective, solution.x)]
-    if objective.rule.needs_derivatives:
-        remarks += examine_edges(sources, pool, objective.rule)
-        remarks += examine_modes(objective)
-    remarks += examine_tails(sources, pool)
-    if fit.scores == "loo" and (objective.rule.needs_density or pool.operator.needs_density):
-        pareto_k = [model.loo().pareto_k for model in models.values()]
-        affected: Affected = "scores and weights" if fitter.resamples else "scores"
-        remarks += examine_pareto(sources, pareto_k, fit.observations, affected)
-    return [
-        *remarks,
-        *examine_nodes(gathered.node_groups, pool, fit.observations),
-        *examine_monte_carlo(fit.names, gathered.collapsed, fit.mcse, scored),
-        *examine_weights(fit.names, fitter, solution, fit.mcse, scored),
-    ]
 
 
 def require_seed(random_seed: Any) -> None:
@@ -184,9 +109,9 @@ def by_model(what: str, given: Any, names: tuple[str, ...]) -> Any:
 
 def log_probabilities(models: Mapping[str, Model], given: Any, model_prior: Any) -> Array:
     """Log marginal likelihoods plus log prior probabilities, (K,)."""
-    names = tuple(models) if isinstance(models, Mapping) else ()
+    names = tuple(models)
     if given is None:
-        found = {name: getattr(m, "log_marginal_likelihood", None) for name, m in models.items()}
+        found = {name: model.log_marginal_likelihood for name, model in models.items()}
         missing = [name for name, value in found.items() if value is None]
         if missing:
             raise ParameterError(

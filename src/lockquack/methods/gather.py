@@ -11,10 +11,10 @@ import numpy as np
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import UnsupportedError, naming
-from lockquack.fitting.densities import Densities, Tables
+from lockquack.fitting.densities import Densities, Tables, places_of
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model, sources_of
-from lockquack.models.observations import require_inside
+from lockquack.models.observations import Observations, require_inside
 from lockquack.models.passes import Passes
 from lockquack.models.source import Source
 from lockquack.numeric import broadcast_if_constant
@@ -70,9 +70,9 @@ def gather(
                 )
             )
     observations = next(iter(sources.values())).observations
-    unit = rule.unit(observations.values) if rule.needs_derivatives else np.ones(0)
-    jets = _stacked([each.jet for each in collapsed], unit)
-    gathered = Gathered(Densities(jets), collapsed)
+    jets = _stacked([each.jet for each in collapsed], unit_of(rule, observations))
+    places = places_of(list(models))
+    gathered = Gathered(Densities(jets, {}, observations.weights, places), collapsed)
     for wish in rule.wishes:
         if not wish.is_granted_by(operator):
             gathered = _GRANT[wish](gathered, sources, operator, rule, scores, progressbar)
@@ -85,7 +85,7 @@ def _passes(model: Model, rule: Rule) -> Passes:
         return model.passes
     observations, domain = model.observations, rule.coordinates.domain
     what = f"transform {rule.options['transform']!r}"
-    require_inside(what, observations.values, domain, observations)
+    require_inside(what, observations.values, domain, observations, Text("Use ", LOG_SCORE, "."))
     return model.passes.weighted(rule.coordinates)
 
 
@@ -94,6 +94,13 @@ def _require_one_kind(models: Mapping[str, Source]) -> None:
     known = {k: m for k, m in models.items() if m.likelihood.discrete or m.likelihood.edges}
     if known:
         are_discrete(known)
+
+
+def unit_of(rule: Rule, observations: Observations) -> Array:
+    """Find the units in which a rule measures derivatives, one per component; none: no need."""
+    if not rule.needs_derivatives:
+        return np.ones(0)
+    return rule.unit(observations.values, observations.weights)
 
 
 def in_units(jet: Jet, unit: Array) -> Jet:

@@ -22,15 +22,7 @@ from lockquack.fitting.formulas import (
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
-from lockquack.operators import (
-    Hoelder,
-    Hybrid,
-    Linear,
-    Locking,
-    Operator,
-    Selection,
-    Superposition,
-)
+from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Operator, Selection, Superposition
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
 
 
@@ -48,6 +40,9 @@ class Method:
     fitter: type[Fitter] | None = None
     #: What the fitter needs to know besides the models.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: How much there is to it, for :func:`compare`, which recommends the simplest that will do: 0,
+    #: one model; 1, nothing is estimated; 2, mixtures; 3, locking; 4, more parameters than weights.
+    complexity: int = 4
     #: Whether another method is better wherever pools can be normalised.
     is_makeshift: bool = False
 
@@ -73,8 +68,10 @@ class Method:
         return self.kind(objective, **dict(self.options))
 
 
-def _formula(label: str, fitter: type[Fitter], operator: Operator | None = None) -> Method:
-    return Method(operator or Linear(), LogScore(), 1.0, label, fitter)
+def _formula(
+    label: str, fitter: type[Fitter], complexity: int, operator: Operator | None = None
+) -> Method:
+    return Method(operator or Linear(), LogScore(), 1.0, label, fitter, complexity=complexity)
 
 
 #: All methods with a name, by their label (ML: marginal likelihood). The first of an operator is
@@ -82,21 +79,21 @@ def _formula(label: str, fitter: type[Fitter], operator: Operator | None = None)
 METHODS: dict[str, Method] = {
     method.label: method
     for method in (
-        Method(Locking(), Hyvarinen(), label="lock"),
-        Method(Locking(), LogScore()),
-        Method(Locking(), PairwiseScore()),
+        Method(Locking(), Hyvarinen(), label="lock", complexity=3),
+        Method(Locking(), LogScore(), complexity=3),
+        Method(Locking(), PairwiseScore(), complexity=3),
         Method(Superposition(), LogScore(), label="quack"),
         Method(Superposition(), Hyvarinen(), is_makeshift=True),
         Method(Hybrid(), Hyvarinen(), label="hybrid"),
         Method(Hoelder(), LogScore(), label="hoelder"),
-        Method(Linear(), LogScore(), 1.0, label="stack"),
-        _formula("pseudo-BMA+", PseudoBMAPlus),
-        _formula("pseudo-BMA", PseudoBMA),
-        _formula("BMA", ModelAveraging),
-        Method(Selection(), LogScore(), 1.0, label="select"),
-        Method(Selection(), Hyvarinen(), 1.0),
-        _formula("select by ML", ChoiceByMarginalLikelihood, Selection()),
-        _formula("equal", EqualWeights),
+        Method(Linear(), LogScore(), 1.0, label="stack", complexity=2),
+        _formula("pseudo-BMA+", PseudoBMAPlus, 2),
+        _formula("pseudo-BMA", PseudoBMA, 2),
+        _formula("BMA", ModelAveraging, 2),
+        Method(Selection(), LogScore(), 1.0, label="select", complexity=0),
+        Method(Selection(), Hyvarinen(), 1.0, complexity=0),
+        _formula("select by ML", ChoiceByMarginalLikelihood, 0, Selection()),
+        _formula("equal", EqualWeights, 1),
     )
 }
 
@@ -111,7 +108,7 @@ def method_for(operator: Operator, rule: Rule | None = None) -> Method:
     >>> method_for(Linear(), LogScore()).label, method_for(Linear(), Hyvarinen()).label
     ('stack', 'mix by H')
     >>> method_for(Locking()).rule
-    Hyvarinen(scale=None, transform=None, bounds=None)
+    Hyvarinen(scale=None, transform='auto', bounds=None)
     """
     for method in METHODS.values():
         same = type(method.operator) is type(operator) and method.fitter is None

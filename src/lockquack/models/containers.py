@@ -30,6 +30,10 @@ CURV_GROUP = "log_likelihood_curv"
 GROUPS = {"logp": LOGP_GROUP, "grad": GRAD_GROUP, "curv": CURV_GROUP}
 OBSERVED_GROUP = "observed_data"
 STATISTICS_GROUP = "sample_stats"
+#: Where ArviZ keeps what is known about the observations.
+CONSTANT_GROUP = "constant_data"
+#: What case weights are called there: a name that nobody else's variable has.
+_CASE_WEIGHTS = "lockquack_case_weights"
 #: What PyMC's sequential Monte Carlo calls it, among the sample statistics.
 _EVIDENCE = "log_marginal_likelihood"
 #: Bytes of a chunk.
@@ -58,7 +62,7 @@ def to_zarr(
     if draws is not None:
         write(_tree(source, draws, var_name), path, zarr=True)
         return
-    name, grid = var_name or _outcome_name(source), source.observations.shape
+    name, grid = var_name or source.observations.outcome, source.observations.shape
     size = np.dtype(dtype).itemsize * source.n_samples * source.observations.d
     chunks, groups = boxes(grid, max(1, _CHUNK // size))
     with zarr_store(path) as store, progress_bar(source.n_obs, "writing", progressbar) as advance:
@@ -97,6 +101,13 @@ def stored_log_likelihood(tree: xr.DataTree, name: str) -> xr.DataArray | None:
     return tree[LOGP_GROUP].to_dataset()[name].transpose(*SAMPLE_DIMS, ...)
 
 
+def stored_case_weights(tree: xr.DataTree) -> xr.DataArray | None:
+    """Find the case weights of a model that was saved with some."""
+    if CONSTANT_GROUP not in tree.children:
+        return None
+    return tree[CONSTANT_GROUP].to_dataset().get(_CASE_WEIGHTS)
+
+
 def _finite(series: Any) -> Array:
     numbers = np.asarray(series, dtype=np.float64).ravel()
     return numbers[np.isfinite(numbers)]
@@ -104,7 +115,7 @@ def _finite(series: Any) -> Array:
 
 def _tree(source: Source, draws: Mapping[str, Any], var_name: str | None) -> xr.DataTree:
     """Label draws, arrays of numpy's or dask's, and put everything else beside them."""
-    name, observations = var_name or _outcome_name(source), source.observations
+    name, observations = var_name or source.observations.outcome, source.observations
     sample = {"chain": np.arange(source.n_chains), "draw": np.arange(source.n_draws)}
     labelled = {
         part: (observations.label_components if array.ndim == 4 else observations.label)(
@@ -119,17 +130,16 @@ def _tree(source: Source, draws: Mapping[str, Any], var_name: str | None) -> xr.
 
 def _small_groups(source: Source, name: str) -> dict[str, xr.Dataset]:
     """Return what a container holds besides the draws."""
-    groups = {OBSERVED_GROUP: xr.Dataset({name: source.observations.to_dataarray()})}
+    observations = source.observations
+    groups = {OBSERVED_GROUP: xr.Dataset({name: observations.to_dataarray()})}
+    if observations.weights is not None:
+        weights = observations.label(observations.weights)
+        groups[CONSTANT_GROUP] = xr.Dataset({_CASE_WEIGHTS: weights})
     if source.log_marginal_likelihood is not None:
         each = np.full(source.n_chains, source.log_marginal_likelihood)
         chains = {"chain": np.arange(source.n_chains)}
         groups[STATISTICS_GROUP] = xr.Dataset({_EVIDENCE: ("chain", each)}, chains)
     return groups
-
-
-def _outcome_name(source: Source) -> str:
-    taken = (*source.observations.dims, source.observations.component_dim)
-    return "outcome" if "y" in taken else "y"
 
 
 def boxes(grid: Sequence[int], most: int) -> tuple[list[int], list[slice]]:

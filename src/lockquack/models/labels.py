@@ -1,4 +1,10 @@
-"""Labels of dimensions: reading, comparing and making them fit for files."""
+"""Labels of dimensions: reading, comparing and making them fit for files.
+
+Where two sides have labels of the same dimension, these must be the same in the same order: nothing
+is reordered, and nothing with other labels is matched by its position. An index of pandas is a
+label of its rows even where it only counts, because pandas itself goes by it. What has no labels
+is matched by position.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ import xarray as xr
 
 from lockquack.errors import ObservationMismatchError
 from lockquack.jets import Numeric
+from lockquack.words import Text, advice
 
 Labels = Mapping[str, Numeric]
 
@@ -64,7 +71,7 @@ def require_same_labels(name: str, got: Labels, expected: Labels, of: str = "y")
     for dim, theirs in expected.items():
         if dim not in got:
             continue
-        mine = got[dim]
+        mine = np.asarray(got[dim])
         if len(mine) != len(theirs):
             raise ObservationMismatchError(
                 f"{name} has {len(mine)} labels of {dim!r}, {of} has {len(theirs)}. "
@@ -75,8 +82,34 @@ def require_same_labels(name: str, got: Labels, expected: Labels, of: str = "y")
             at = int(np.flatnonzero(differs)[0])
             raise ObservationMismatchError(
                 f"{name} and {of} label {dim!r} differently: position {at} is {mine[at]} in "
-                f"{name} and {theirs[at]} in {of}. {_remedy(dim, mine, theirs, of)}"
+                f"{name} and {theirs[at]} in {of}. ",
+                _remedy(dim, mine, theirs, of),
             )
+
+
+def merge_labels(parts: Mapping[str, Any]) -> dict[str, Numeric]:
+    """Gather the labels of several things, which must not contradict each other.
+
+    Parameters
+    ----------
+    parts
+        What messages call each → a DataArray, or its labels; anything else has none.
+
+    Examples
+    --------
+    >>> mu, sigma = {"chain": np.array([0, 1])}, {"chain": np.array([1, 0])}
+    >>> merge_labels({"mu": mu, "sigma": sigma})
+    Traceback (most recent call last):
+    lockquack.errors.ObservationMismatchError: sigma and mu label 'chain' differently: ...
+    """
+    merged: dict[str, Numeric] = {}
+    owners: dict[str, str] = {}
+    for name, given in parts.items():
+        labels = labels_of(given) if isinstance(given, xr.DataArray) else given
+        for dim, own in labels.items() if isinstance(labels, Mapping) else ():
+            of = owners.setdefault(dim, name)
+            require_same_labels(name, {dim: own}, {dim: merged.setdefault(dim, own)}, of)
+    return merged
 
 
 def require_same_order(name: str, got: Numeric, expected: Numeric, of: str = "y") -> None:
@@ -101,31 +134,57 @@ def _differ(a: Numeric, b: Numeric) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray(left != right, dtype=np.bool_) & ~both_missing
 
 
-def _remedy(dim: str, mine: Numeric, theirs: Numeric, of: str) -> str:
-    if not _same_set(mine, theirs):
-        return "They must be the same, in the same order."
-    return (
-        f"They are the same labels in another order: select them in the order of {of}, by "
-        f".sel({dim}=...)."
+def _remedy(dim: str, mine: Numeric, theirs: Numeric, of: str) -> Text:
+    they = "They must be the same, in the same order."
+    if _same_set(mine, theirs):
+        order = "They are the same labels in another order"
+        select = f".loc[...] of a table, .sel({dim}=...) of a DataArray"
+        they = advice(f"{order}: select them in the order of {of}, by {select}.", f"{order}.")
+    return Text(
+        they,
+        advice(
+            " If the two belong together as they stand, drop the labels of one, by .to_numpy() of "
+            f"a table, .drop_vars({dim!r}) of a DataArray.",
+            " Write the file anew with labels that agree.",
+        ),
     )
 
 
-def from_pandas(given: Any, obs_dim: str, column_dim: str) -> Any:
+def from_pandas(given: Any, obs_dim: str, column_dim: str, *, named: bool = True) -> Any:
     """Make Series and DataFrames labelled arrays; anything else is handed back as it is.
 
-    An index that only counts from 0 is no label.
+    Parameters
+    ----------
+    given
+        What the user gave.
+    obs_dim, column_dim
+        What to call the rows and the columns where the table does not say.
+    named
+        Whether the name of the index is that of the rows; else they are ``obs_dim``.
     """
     if not isinstance(given, pd.Series | pd.DataFrame):
         return given
-    names = {0: obs_dim, 1: column_dim}
-    axes = dict(enumerate(given.axes))
-    dims = [str(names[i] if axis.name is None else axis.name) for i, axis in axes.items()]
+    names, axes = (obs_dim, column_dim), given.axes
+    dims = [
+        str(names[i] if axis.name is None or (i == 0 and not named) else axis.name)
+        for i, axis in enumerate(axes)
+    ]
+    # Columns that only count were never named; rows that only count may be those of another table.
     coords = {
-        dims[i]: storable(axis)
-        for i, axis in axes.items()
-        if not axis.equals(pd.RangeIndex(len(axis)))
+        dims[i]: storable(axis) for i, axis in enumerate(axes) if i == 0 or not only_counts(axis)
     }
     return xr.DataArray(_pandas_values(given), dims=dims, coords=coords)
+
+
+def only_counts(index: pd.Index[Any]) -> bool:
+    """Whether an index is the one that pandas makes where nobody gives another: 0 to n − 1.
+
+    Examples
+    --------
+    >>> only_counts(pd.Series([1.5, 2.5]).index), only_counts(pd.Index([1, 0]))
+    (True, False)
+    """
+    return index.equals(pd.RangeIndex(len(index)))
 
 
 def _pandas_values(given: pd.Series[Any] | pd.DataFrame) -> Numeric:

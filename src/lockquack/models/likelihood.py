@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lockquack.families.base import Edge
+from lockquack.jets import Array
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,36 @@ class Likelihood:
     edges: tuple[Edge, ...] = ()
     #: Why the density lacks derivatives (a kink, an atom, censoring); empty: it is smooth.
     not_smooth: str = ""
+    #: Whether the density of an observation is given the outcomes of earlier ones, as in a series.
+    given_earlier: bool = False
+    #: Names of what the posterior rests on besides these observations, and no score sees.
+    not_scored: tuple[str, ...] = ()
+
+    @classmethod
+    def of_components(cls, parts: Mapping[str, Likelihood]) -> Likelihood:
+        """Describe a vector whose components, or groups of them, have likelihoods of their own."""
+        names = dict.fromkeys(part.description for part in parts.values())
+        together = cls(
+            " and ".join(names),
+            discrete=all(part.discrete for part in parts.values()),
+            given_earlier=any(part.given_earlier for part in parts.values()),
+        )
+        if together.discrete:
+            return together
+        for name, part in parts.items():
+            why = part._why_not_differentiated()
+            if why:
+                return replace(together, not_smooth=f"of its component {name!r}: {why}")
+        return together
+
+    def _why_not_differentiated(self) -> str:
+        """Say why a component of a vector has no Hyvärinen score; empty: it has one."""
+        sharp = [edge.at for edge in self.edges if np.isfinite(edge.at) and edge.order <= 1]
+        if self.discrete:
+            return "it is discrete"
+        if sharp and not self.not_smooth:
+            return f"its density does not vanish at {sharp[0]:g}"
+        return self.not_smooth
 
     def to_attrs(self) -> dict[str, str]:
         """Turn it into attributes of a variable."""
@@ -33,8 +64,9 @@ class Likelihood:
         if "lockquack_likelihood" not in attrs:
             return cls(default)
         fields = json.loads(attrs["lockquack_likelihood"])
-        edges = tuple(Edge(**edge) for edge in fields.pop("edges"))
-        return cls(edges=edges, **fields)
+        fields["edges"] = tuple(Edge(**edge) for edge in fields["edges"])
+        fields["not_scored"] = tuple(fields.get("not_scored", ()))
+        return cls(**fields)
 
     def order_at(self, place: float) -> float | None:
         """Order of the density at a place: 0 inside its support, None outside."""
@@ -43,6 +75,22 @@ class Likelihood:
             return min(orders)
         low, high = self.support or (-np.inf, np.inf)
         return 0.0 if low < place < high else None
+
+    def is_joined_at(self, place: float) -> bool:
+        """Whether the density goes on at its other end there, as on a circle."""
+        return any(edge.joined for edge in self.edges if edge.at == place)
+
+    @property
+    def is_circle(self) -> bool:
+        """Whether outcomes are angles, so that the two ends of the support are one place."""
+        return bool(self.edges) and all(edge.joined for edge in self.edges)
+
+    def on_circle(self, y: Array) -> Array:
+        """Bring outcomes beyond the ends of a circle back onto it; on a line they stay."""
+        if not self.is_circle:
+            return y
+        low, high = self.edges[0].at, self.edges[-1].at
+        return low + np.remainder(y - low, high - low)
 
     @property
     def support(self) -> tuple[float, float] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import ParameterError
@@ -22,6 +23,7 @@ from lockquack.models.passes import LooDensity, Passes, effective_sizes
 from lockquack.models.source import Source
 
 
+@methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """One model's posterior predictions of some observations, ready to be combined.
@@ -181,18 +183,61 @@ class Model:
         >>> model.with_data([0.0, 1.0], x=[[0.5], [2.0]])
         <Model normal; chain: 4, draw: 250, obs_id: 2, components: 1>
         """
-        return Model(self.source.with_data(y, **data))
+        return Model(self.source.with_data(y, **data).named(self.observations.name))
+
+    def with_weights(self, weights: Any) -> Model:
+        r"""Return the same model with case weights: how often each observation counts.
+
+        An observation of weight :math:`w_i` counts :math:`w_i` times in every total of scores,
+        :math:`\sum_i w_i s_i`, and so in every fit: weights of whole numbers do what repeating the
+        observations would. All models that are combined need the same weights. Sources take them
+        as ``weights=`` as well.
+
+        Standard errors and the Bayesian bootstrap do not take them for repetitions: they
+        take each observation, whatever its weight, for one independent observation, as is right
+        for the weights of surveys. Twice the weights everywhere do not make anything more certain.
+        The draws stay as they are: whether the model was *fitted* with weights, and
+        with which, is up to whoever fitted it. Leave-one-out leaves one copy of the
+        observation out.
+
+        Parameters
+        ----------
+        weights
+            One number for each observation, not negative: an array, a Series or a DataArray,
+            whose labels must be those of the outcomes. None: once each.
+
+        Returns
+        -------
+        Model
+            The same draws and observations.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> models = {
+        ...     name: model.with_weights([2.0] * 20 + [0.0] * 20)
+        ...     for name, model in example_models().items()
+        ... }
+        >>> models["first"]
+        <Model normal; chain: 4, draw: 250, obs_id: 40, components: 1, case weights: 40>
+        >>> lq.lock(models).weights.round(2).to_series().to_dict()
+        {'first': 0.28, 'second': 0.72}
+        """
+        if weights is None:
+            return self
+        return Model(replace(self.source, observations=self.observations.weighted(weights)))
 
     def to_datatree(self, var_name: str | None = None) -> xr.DataTree:
         """Hold the model in an ArviZ container, from which :func:`from_datatree` takes it back.
 
         Log densities and, where there are any, derivatives at every draw and observation are
-        computed and stored. The outcome is called ``y`` unless ``var_name`` says otherwise.
+        computed and stored.
 
         Parameters
         ----------
         var_name
-            What to call the outcome, ``y`` by default.
+            What to call the outcome; by default its own name, or ``y`` if it has none.
 
         Returns
         -------
@@ -232,7 +277,7 @@ class Model:
             ``"float32"`` halves the size. Passes add up in double precision, so what is lost are
             the digits beyond the seventh of each density and derivative.
         var_name
-            What to call the outcome, ``y`` by default.
+            What to call the outcome, as for :meth:`to_datatree`.
         progressbar
             Whether to show progress; by default in a terminal only.
 
@@ -286,6 +331,11 @@ class Model:
         return _as_html(self.source)
 
 
+def told_of(models: Mapping[str, Model]) -> dict[str, set[Hashable]]:
+    """Return what has been remarked on the models before, by name; for :func:`remarks.warn`."""
+    return {name: model.passes.told for name, model in models.items()}
+
+
 def sources_of(models: Mapping[str, Model]) -> dict[str, Source]:
     """Return the models' sources by name: what everything below users works on."""
     return {name: model.source for name, model in models.items()}
@@ -298,11 +348,13 @@ def _as_html(source: Source) -> str:
     components = f", {observations.d} components each" if observations.d > 1 else ""
     facts = {
         "likelihood": source.likelihood.description,
-        "draws": f"{source.n_chains} chains of {source.n_draws}",
+        "draws": f"{source.n_chains} chains of {source.n_draws}" if source.n_samples else "none",
         "observations": sizes + components,
         "derivatives in y": "yes" if can.differentiate else "no: for the log score only",
         "density known at": "any outcome" if can.evaluate else "the observed outcomes only",
     }
+    if source.case_weights is not None:
+        facts["case weights"] = f"sum {source.case_weights.sum():g}"
     if source.outcome_draws is not None:
         facts["predictive draws"] = "yes: for the calibration of mixtures"
     rows = "".join(

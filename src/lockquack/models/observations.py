@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
-from lockquack.errors import NonFiniteError, ShapeError, SupportError
+from lockquack.arithmetic import LARGEST
+from lockquack.errors import NonFiniteError, ParameterError, ShapeError, SupportError
 from lockquack.families.base import outside
 from lockquack.families.discrete import impossible
 from lockquack.jets import Array
-from lockquack.models.labels import from_pandas, labels_of, string_dims
+from lockquack.models.labels import (
+    from_pandas,
+    labels_of,
+    only_counts,
+    require_same_labels,
+    require_same_order,
+    storable,
+    string_dims,
+)
 from lockquack.numeric import and_more, as_numeric
+from lockquack.words import Text
 
 OBS_DIM = "obs_id"
 COMPONENT_DIM = "component"
@@ -39,12 +50,38 @@ class Observations:
     coords: Mapping[str, np.ndarray[Any, Any]]  # one-dimensional, those the user gave
     component_dim: str | None = None  # None: the outcome is a scalar
     components: np.ndarray[Any, Any] | None = None
+    #: What the user calls the outcome; None: not said.
+    name: str | None = None
+    #: Case weights, how often each observation counts; None: once each.
+    weights: Array | None = None  # (n,), read-only
+    #: Labels that results do not show: the rows of a table that pandas only counted.
+    counted: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     @classmethod
-    def unlabelled(cls, values: Array) -> Observations:
+    def unlabelled(cls, values: Array, weights: Array | None = None) -> Observations:
         """Take outcomes (n, d) as they are, without a word about what they are."""
         component_dim = None if values.shape[1] == 1 else COMPONENT_DIM
-        return cls(values, (OBS_DIM,), (len(values),), {}, component_dim)
+        return cls(values, (OBS_DIM,), (len(values),), {}, component_dim, weights=weights)
+
+    def restrict(self, obs: slice) -> Observations:
+        """Return some of the observations, without their labels."""
+        weights = None if self.weights is None else self.weights[obs]
+        return Observations.unlabelled(self.values[obs], weights)
+
+    def weighted(self, weights: Any) -> Observations:
+        """Return the same observations with case weights, in the same order or labelled alike."""
+        return replace(self, weights=_read_weights(weights, self))
+
+    @property
+    def known(self) -> bool:
+        """Whether the outcomes are known; of some models there are only scores."""
+        return not bool(np.isnan(self.values).any())
+
+    @property
+    def outcome(self) -> str:
+        """What to call the outcome in files, tables and pictures; never like a dimension."""
+        taken = (*self.dims, self.component_dim)
+        return next(name for name in (self.name, "y", "outcome") if name and name not in taken)
 
     @property
     def n(self) -> int:
@@ -67,6 +104,11 @@ class Observations:
         if self.component_dim is None or self.components is None:
             return dict(self.coords)
         return {**self.coords, self.component_dim: self.components}
+
+    @property
+    def index(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Labels that those of anything else about these observations must be the same as."""
+        return {**self.counted, **self.labels}
 
     def describe(self, index: int) -> str:
         """Name one observation for a message: its position and, where there are, its labels."""
@@ -111,9 +153,35 @@ class Observations:
             joined = joined.assign_coords({self.component_dim: self.components})
         return joined.transpose(..., self.component_dim).rename(name)
 
-    def to_dataarray(self, name: str = "y") -> xr.DataArray:
-        """Return the outcomes as the user gave them."""
-        return self.label_components(self.values, name=name)
+    def to_dataarray(self, name: str | None = None) -> xr.DataArray:
+        """Return the outcomes as the user gave them, by their own name or another."""
+        return self.label_components(self.values, name=name or self.outcome)
+
+
+def agreed(each: Iterable[Observations]) -> Observations:
+    """Return the observations that several models share, once it is known that they do.
+
+    They are those of the first model that knows the outcomes, which have the name that the first
+    model gives them that names them.
+    """
+    given = list(each)
+    first = next((observations for observations in given if observations.known), given[0])
+    names = (observations.name for observations in given)
+    return replace(first, name=next((name for name in names if name is not None), None))
+
+
+def differing(a: Observations, b: Observations) -> NDArray[np.bool_]:
+    """Mark the observations that have other outcomes, up to what single precision loses, (n,)."""
+    tolerance = 1e-6 * (np.abs(a.values) + np.ptp(a.values, axis=0))
+    return np.asarray((np.abs(a.values - b.values) > tolerance).any(axis=1))
+
+
+def unknown_outcomes(template: xr.DataArray) -> Observations:
+    """Make observations with the labels of an array, of which the outcomes are not known."""
+    observations = as_observations(xr.zeros_like(template, dtype=np.float64))
+    values = np.full(observations.values.shape, np.nan)
+    values.setflags(write=False)
+    return replace(observations, values=values, name=None)
 
 
 def as_observations(y: Any, component_dim: Hashable | None = None) -> Observations:
@@ -121,8 +189,9 @@ def as_observations(y: Any, component_dim: Hashable | None = None) -> Observatio
 
     Arrays are (obs,) or (obs, component). A DataArray may have any observation dimensions;
     ``component_dim`` names the one that is part of a single, vector-valued outcome. The values
-    are copied and cannot be written to.
+    are copied and cannot be written to. A DataArray or a Series passes on its name.
     """
+    name = getattr(y, "name", None)
     labelled, component_dim = _as_dataarray(y, component_dim)
     if component_dim is not None:
         labelled = labelled.transpose(..., component_dim)
@@ -131,6 +200,11 @@ def as_observations(y: Any, component_dim: Hashable | None = None) -> Observatio
     obs_dims = tuple(dim for dim in dims if dim != component_dim)
     shape = tuple(labelled.sizes[dim] for dim in obs_dims)
     labels = labels_of(labelled)
+    counted = {
+        dim: labels.pop(dim)
+        for dim in obs_dims[:1]
+        if isinstance(y, pd.Series | pd.DataFrame) and only_counts(y.index)
+    }
     values = np.array(labelled.values, dtype=np.float64)
     values = values.reshape(-1, labelled.sizes[component_dim] if component_dim is not None else 1)
     values.setflags(write=False)
@@ -141,8 +215,11 @@ def as_observations(y: Any, component_dim: Hashable | None = None) -> Observatio
         {dim: labels[dim] for dim in obs_dims if dim in labels},
         component_dim,
         None if component_dim is None else labels.get(component_dim),
+        name if isinstance(name, str) else None,
+        counted=counted,
     )
     _require_finite(observations)
+    _require_in_range(observations)
     return observations
 
 
@@ -156,8 +233,56 @@ def as_support(given: Any) -> tuple[float, float]:
     return float(ends[0]), float(ends[1])
 
 
+def _read_weights(given: Any, observations: Observations) -> Array | None:
+    """Read case weights; None where every observation counts once."""
+    labelled = from_pandas(given, observations.dims[0], COMPONENT_DIM)
+    if isinstance(labelled, xr.DataArray):
+        labelled = _on_grid(string_dims(labelled), observations)
+    values = np.array(as_numeric("weights", labelled, ParameterError), dtype=np.float64)
+    if values.shape not in (observations.shape, (observations.n,)):
+        raise ShapeError(
+            f"weights must be one number for each of {observations.n} observations, "
+            f"{observations.sizes}; got the shape {values.shape}. Leave out the weights of "
+            "observations that the model leaves out, such as missing outcomes."
+        )
+    values = values.reshape(-1)
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if bad.size:
+        at = int(bad[0])
+        raise ParameterError(
+            f"Case weights must be finite and not negative; the weight of "
+            f"{observations.describe(at)} is {values[at]:g}{and_more(bad.size - 1)}. Give an "
+            "observation that should not count the weight 0."
+        )
+    if not values.any():
+        raise ParameterError("All case weights are zero: no observation is left to count.")
+    values.setflags(write=False)
+    return None if (values == 1).all() else values
+
+
+def _on_grid(given: xr.DataArray, observations: Observations) -> xr.DataArray:
+    """Bring labelled weights to the grid of the observations; labels must not contradict."""
+    if set(given.dims) == set(observations.dims):
+        given = given.transpose(*observations.dims)
+        require_same_labels("weights", labels_of(given), observations.coords)
+    elif given.ndim == len(observations.dims) == 1:
+        (theirs,), (own,) = given.dims, observations.dims
+        if theirs in given.indexes and own in observations.coords:
+            labels = storable(given.indexes[theirs])
+            require_same_order("weights", labels, observations.coords[own])
+    if given.ndim == 1 and given.shape == observations.shape and not observations.coords:
+        # An index that only counts is no label of y, but another order of it is another order.
+        for own_labels in labels_of(given).values():
+            require_same_order("weights", own_labels, np.arange(observations.n))
+    return given
+
+
 def require_inside(
-    what: str, values: Array, interval: tuple[float, float], observations: Observations
+    what: str,
+    values: Array,
+    interval: tuple[float, float],
+    observations: Observations,
+    remedy: str = "",
 ) -> None:
     """Refuse outcomes, or a function of them, outside an open interval."""
     bad = outside(values, interval).any(axis=1)
@@ -166,7 +291,8 @@ def require_inside(
         low, high = interval
         raise SupportError(
             f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
-            f"first {values[at].tolist()} at {observations.describe(at)}."
+            f"first {values[at].tolist()} at {observations.describe(at)}.",
+            remedy and Text(" ", remedy),
         )
 
 
@@ -235,4 +361,16 @@ def _require_finite(observations: Observations) -> None:
         raise NonFiniteError(
             f"y is not finite at {observations.describe(int(bad[0]))}{and_more(bad.size - 1)}. "
             "Drop the missing observations from every model before combining."
+        )
+
+
+def _require_in_range(observations: Observations) -> None:
+    """Refuse outcomes in units in which their squares overflow or vanish."""
+    sizes, limit = np.abs(observations.values).max(axis=1), LARGEST["outcome"]
+    at = int(sizes.argmax())
+    if not (sizes[at] == 0 or 1 / limit <= sizes[at] <= limit):
+        raise SupportError(
+            f"The largest outcome is {sizes[at]:.3g} in size, at {observations.describe(at)}; it "
+            f"must be between {1 / limit:g} and {limit:g}, because scores are made of squares of "
+            "it. Change the units of y, and those of the models with them."
         )

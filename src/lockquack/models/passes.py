@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,11 +22,14 @@ from lockquack.transforms import Transform
 
 @dataclass(frozen=True)
 class LooDensity:
-    """Pareto-smoothed leave-one-out log densities and their diagnostic."""
+    """Leave-one-out log densities, Pareto-smoothed where draws are weighted, and their diagnostic.
+
+    k̂ is NaN where nothing had to be weighted, because the observation was left out already.
+    """
 
     logp: Array  # (n,)
     pareto_k: Array  # (n,)
-    #: Effect of each draw on Σ_i log p_i, to first order.
+    #: Effect of each draw, or block of draws, on Σ_i w_i log p_i, to first order.
     influence: Array  # (chain, draw)
 
 
@@ -37,18 +40,25 @@ class Passes:
     source: Source
     _collapsed: dict[tuple[Kind, bool], Collapsed] = field(default_factory=dict, repr=False)
     _loo: list[LooDensity] = field(default_factory=list, repr=False)
+    #: What was remarked on it and warned of, which is not repeated.
+    told: set[Hashable] = field(default_factory=set, repr=False)
+    _weighted: dict[Transform, Passes] = field(default_factory=dict, repr=False)
 
     def weighted(self, coordinates: Transform) -> Passes:
         """Return passes over the same draws as the weighted Hyvärinen score sees them.
 
         Densities, and so the leave-one-out ones, are the same.
         """
-        return Passes(WeightedSource.of(self.source, coordinates), _loo=self._loo)
+        if coordinates not in self._weighted:
+            source = WeightedSource.of(self.source, coordinates)
+            self._weighted[coordinates] = Passes(source, _loo=self._loo, told=self.told)
+        return self._weighted[coordinates]
 
     def collapse(
         self, kind: Kind, *, derivatives: bool = True, progressbar: bool | None = None
     ) -> Collapsed:
         """Predictive jet at every observation, averaged over the draws."""
+        kind = self._average_for(kind)
         key = kind, derivatives
         if key not in self._collapsed:
             with progress_bar(self.source.n_obs, "pass over draws", progressbar) as advance:
@@ -73,6 +83,7 @@ class Passes:
         ``derivatives`` these are not even looked at: the jets have no components then, and
         leave-one-out needs no pass besides PSIS.
         """
+        kind = self._average_for(kind)
         if kind == "loo" and not derivatives:
             return _without_derivatives(self.source, self.loo(progressbar=progressbar))
         collapsed = self.collapse(kind, derivatives=derivatives, progressbar=progressbar)
@@ -85,19 +96,34 @@ class Passes:
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass."""
         if not self._loo:
-            parts = []
-            with progress_bar(self.source.n_obs, "PSIS", progressbar) as advance:
-                for part in self.source.map_groups(_loo_of_group, ("logp",)):
-                    parts.append(part)
-                    advance(part.logp.size)
-            self._loo.append(
-                LooDensity(
-                    np.concatenate([part.logp for part in parts]),
-                    np.concatenate([part.pareto_k for part in parts]),
-                    self.source.n_samples * np.sum([part.influence for part in parts], axis=0),
-                )
-            )
+            stored = self.source.stored_loo()
+            if stored is not None:
+                self._loo.append(LooDensity(*stored, np.full((1, 1), np.nan)))
+            elif self.source.is_left_out:
+                self._loo.append(self._without_weights(progressbar))
+            else:
+                self._loo.append(self._by_psis(progressbar))
         return self._loo[0]
+
+    def _average_for(self, kind: Kind) -> Kind:
+        """Return which average over the draws it takes: nothing is left out twice."""
+        return "held-out" if kind == "loo" and self.source.is_left_out else kind
+
+    def _without_weights(self, progressbar: bool | None) -> LooDensity:
+        found = self.collapse("held-out", derivatives=False, progressbar=progressbar)
+        return LooDensity(found.jet.logp, np.full(self.source.n_obs, np.nan), found.log_influence)
+
+    def _by_psis(self, progressbar: bool | None) -> LooDensity:
+        parts = []
+        with progress_bar(self.source.n_obs, "PSIS", progressbar) as advance:
+            for part in self.source.map_groups(_loo_of_group, ("logp",)):
+                parts.append(part)
+                advance(part.logp.size)
+        return LooDensity(
+            np.concatenate([part.logp for part in parts]),
+            np.concatenate([part.pareto_k for part in parts]),
+            self.source.n_samples * np.sum([part.influence for part in parts], axis=0),
+        )
 
 
 def effective_sizes(source: Source) -> tuple[Array, Array]:
@@ -108,6 +134,8 @@ def effective_sizes(source: Source) -> tuple[Array, Array]:
 
 
 def _without_derivatives(source: Source, loo: LooDensity) -> Collapsed:
+    if source.n_samples == 0:
+        return Collapsed.known(loo.logp)
     nothing = np.empty((source.n_obs, 0))
     return Collapsed(
         Jet(loo.logp, nothing, nothing),
@@ -136,7 +164,10 @@ def _loo_of_group(sources: Sequence[Source], obs: slice) -> LooDensity:
     rows = np.empty((obs.stop - obs.start, *by_draw))
     for chain in range(source.n_chains):
         rows[:, chain] = source.logp(chain, slice(0, source.n_draws), obs).T
-    logp, pareto_k, influence = loo_densities(rows.reshape(-1, source.n_samples))
+    weights = source.case_weights
+    logp, pareto_k, influence = loo_densities(
+        rows.reshape(-1, source.n_samples), None if weights is None else weights[obs]
+    )
     return LooDensity(logp, pareto_k, influence.reshape(by_draw))
 
 

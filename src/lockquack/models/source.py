@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -49,19 +49,20 @@ from numpy.typing import NDArray
 
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed, collapse
+from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, Jet
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
 from lockquack.numeric import cut
 from lockquack.parallel.mapping import map_observations
+from lockquack.transforms import Change
 from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD
 
 #: Some of the observations: consecutive ones, or by position.
 Subset = slice | NDArray[np.intp]
 #: Observations whose draws are held at once when a statistic needs all of them together.
 _OBS_AT_ONCE = 256
-
 R = TypeVar("R")
 
 
@@ -85,9 +86,11 @@ class Abilities:
     evaluate_once: bool = False
     #: Integrate to one over the outcomes; a transform may leave mass that no outcome accounts for.
     integrate_to_one: bool = True
+    #: Predict an observation without being told the outcomes of others, unlike a series.
+    predict_alone: bool = True
     #: Be read by several threads at once.
     be_shared: bool = False
-    #: Be sent to a cluster: reading it takes so much work that it is worth the way.
+    #: Be sent to a cluster: reading it takes so much work that sending it pays.
     be_sent: bool = True
     #: Hand out tiles of memory that it holds, so that reading them makes no arrays.
     read_in_place: bool = False
@@ -118,6 +121,10 @@ class Source(ABC):
     log_marginal_likelihood: float | None = field(default=None, kw_only=True)
     #: Outcomes that were drawn with the draws, (chain, draw, observations, components if any).
     outcome_draws: xr.DataArray | None = field(default=None, kw_only=True, repr=False)
+    #: Whether the model was fitted without the observations that it predicts.
+    held_out: bool = field(default=False, kw_only=True)
+    #: Whether it is one of several chains, taken by itself on purpose.
+    is_split: bool = field(default=False, kw_only=True)
 
     # What every source implements
 
@@ -177,6 +184,13 @@ class Source(ABC):
         """
         return None
 
+    def stored_loo(self) -> tuple[Array, Array] | None:
+        """Leave-one-out log densities and k̂ that came without draws, each (n,).
+
+        None where the draws tell.
+        """
+        return None
+
     def with_data(self, y: Any, /, **data: Any) -> Source:
         """Return the same posterior's predictions of other outcomes, with other data."""
         raise UnsupportedError(
@@ -186,8 +200,12 @@ class Source(ABC):
             "adapter."
         )
 
+    def data_names(self) -> frozenset[str] | None:
+        """Names of the data that :meth:`with_data` takes; None where that is not known."""
+        return None
+
     def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
-        """How many observations data for :meth:`with_data` are of: one number, if it is clear."""
+        """Numbers of observations found in data for :meth:`with_data`: one where they agree."""
         found: set[int] = set()
         for given in data.values():
             if isinstance(given, Mapping):
@@ -195,6 +213,10 @@ class Source(ABC):
             elif np.ndim(given) > 0:
                 found.add(len(given))
         return found
+
+    def one_chain(self, chain: int) -> Source | None:
+        """Return one chain by itself, where arrays are held; None where it is read from this."""
+        return None
 
     def restrict(self, obs: slice) -> Self | None:
         """Return the same draws at some of the observations; None where it cannot be cut."""
@@ -218,10 +240,10 @@ class Source(ABC):
         """
         return map_observations(work, (self,), self.observation_slices())
 
-    def weighted(self, root: Array, slope: Array) -> Source | None:
-        """Return the draws with derivatives √h g and h c + h' g, if they must be changed unread.
+    def changed(self, change: Change) -> Source | None:
+        """Return the draws with changed jets, if they must be changed unread.
 
-        Both of shape (n, d). None where they can be changed as they are read.
+        None where they can be changed as they are read.
         """
         return None
 
@@ -246,9 +268,52 @@ class Source(ABC):
         return self.observations.d
 
     @property
+    def case_weights(self) -> Array | None:
+        """How often each observation counts, (n,); None: once each."""
+        return self.observations.weights
+
+    @property
     def n_samples(self) -> int:
         """Number of draws in all chains together."""
         return self.n_chains * self.n_draws
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its prediction is known without Monte Carlo: it is that of its only draw."""
+        return self.n_samples == 1
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether its prediction of an observation stays the same when that is left out.
+
+        It was fitted without it; or there are no draws that could be weighted, and the prediction
+        is what it is.
+        """
+        return self.held_out or self.is_exact
+
+    @property
+    def lacks_chains(self) -> bool:
+        """Whether there is one chain where several would tell how well they agree."""
+        return self.n_chains < 2 and not (self.is_exact or self.is_split)
+
+    @property
+    def pareto_limit(self) -> float:
+        """Largest Pareto k̂ at which its leave-one-out densities can be relied on."""
+        return pareto_k_threshold(self.n_samples)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a source that is made of this one says too, unless it differs there."""
+        return {field.name: getattr(self, field.name) for field in fields(Source)}
+
+    def draws_of(self, chain: int) -> xr.DataArray | None:
+        """Outcomes that were drawn with the draws of one chain, if there are any."""
+        return None if self.outcome_draws is None else self.outcome_draws.isel(chain=[chain])
+
+    def named(self, outcome: str | None) -> Self:
+        """Return the same with a name for the outcome, unless it has one."""
+        if outcome is None or self.observations.name is not None:
+            return self
+        return replace(self, observations=replace(self.observations, name=outcome))
 
     def all_logp(self, obs: slice) -> Array:
         """All log densities at some observations, (chain, draw, obs)."""
@@ -277,9 +342,11 @@ class Source(ABC):
     def describe(self) -> str:
         """Say in a line what it is of, and how large."""
         grid = " × ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
+        weights = self.case_weights
         return (
             f"{self.likelihood.description}; chain: {self.n_chains}, draw: {self.n_draws}, "
             f"{grid}, components: {self.observations.d}"
+            + ("" if weights is None else f", case weights: {weights.sum():g}")
         )
 
     def __repr__(self) -> str:

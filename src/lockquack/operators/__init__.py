@@ -8,6 +8,7 @@ from lockquack.operators.hybrid import Hybrid
 from lockquack.operators.linear import Linear
 from lockquack.operators.locking import Locking
 from lockquack.operators.nested import Nested
+from lockquack.operators.reduced import Reduced
 from lockquack.operators.selection import Selection
 from lockquack.operators.superposition import Superposition
 from lockquack.registry import look_up
@@ -32,6 +33,7 @@ __all__ = [
     "Locking",
     "Nested",
     "Operator",
+    "Reduced",
     "Selection",
     "Superposition",
     "get_operator",

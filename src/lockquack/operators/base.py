@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
-from lockquack.jets import Array, Jet, softmax
+from lockquack.jets import Array, Jet, bare, softmax
 from lockquack.operators.space import Mask, Space
 from lockquack.quadrature.nodes import Nodes
+
+#: Positions of models, or of parameters.
+Places = NDArray[np.intp]
 
 
 class Operator(ABC):
@@ -40,6 +44,8 @@ class Operator(ABC):
     on_simplex: bool = True
     #: Whether exponents of any sign are allowed, so that the pool may grow without bound.
     signed: bool = False
+    #: Names of the parameters that belong to the models, one for each.
+    of_models: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:
@@ -62,6 +68,10 @@ class Operator(ABC):
         must be positive.
         """
 
+    def expand(self, jets: Jet, x: Array) -> tuple[Jet, Jet]:
+        """Return :meth:`pool` and :meth:`tangents`, which may share their work."""
+        return self.pool(jets, x), self.tangents(jets, x)
+
     @abstractmethod
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
         """Carry derivatives of one member's jet, along a leading axis, through the pool."""
@@ -77,16 +87,31 @@ class Operator(ABC):
         """
         return None
 
+    def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        """Bound the log of the pool's integral, without evaluating anything.
+
+        The integrals of the pooled functions lie between exp(low) and exp(high), (K,) or (K, n):
+        both are one for densities. Where nothing is known, the bounds are infinite.
+        """
+        shape = np.broadcast_shapes(x.shape[1:], low.shape[1:])
+        return np.full(shape, -np.inf), np.full(shape, np.inf)
+
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Parameters besides the weights, by name; those of length K belong to the models."""
         return {}
 
-    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array] | None:
-        """Return what is left for some of the models, where the others have no weight.
+    def left_out(self, K: int) -> Places:
+        """Positions of the models that it leaves out."""
+        return np.zeros(0, dtype=np.intp)
 
-        None where models cannot be left out.
-        """
-        return self, x[keep]
+    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+        """Return the operator of some of K models, in this order, and which parameters it has."""
+        return self, models
+
+    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
+        """Return what is left for some of the models, where the others have no weight."""
+        operator, chosen = self.select(np.flatnonzero(keep), keep.size)
+        return operator, x[chosen]
 
     def bind(self, names: tuple[str, ...]) -> Operator:
         """Return the operator for models of these names, where it speaks of models by name."""
@@ -98,11 +123,12 @@ class Operator(ABC):
 
     def pool_density(self, logp: Array, x: Array) -> Array:
         """Pool log densities stacked over models, (K, ...), into one, not normalised."""
-        return self.pool(_bare(logp), x).logp
+        return self.pool(bare(logp), x).logp
 
-    def density_tangents(self, logp: Array, x: Array) -> Array:
-        """Differentiate :meth:`pool_density` in the parameters, (P, ...)."""
-        return self.tangents(_bare(logp), x).logp
+    def expand_density(self, logp: Array, x: Array) -> tuple[Array, Array]:
+        """Return :meth:`pool_density` and its derivatives in the parameters, (P, ...)."""
+        pooled, tangents = self.expand(bare(logp), x)
+        return pooled.logp, tangents.logp
 
     def normaliser(self, nodes: Nodes) -> Normaliser:
         """Prepare the normalising of pools of the densities at some nodes."""
@@ -117,6 +143,11 @@ class Operator(ABC):
     def from_options(cls, options: Mapping[str, Any]) -> Operator:
         """Make it again from its options."""
         return cls(**options)
+
+    @property
+    def title(self) -> str:
+        """What it is called at the beginning of a line."""
+        return self.name.capitalize()
 
     def describe(self) -> dict[str, Any]:
         """Name and options, as JSON can hold them."""
@@ -161,29 +192,22 @@ class SumOverNodes(Normaliser):
 
     @override
     def log_norm(self, x: Array) -> Array:
-        return np.asarray(self._shares(x)[1])
+        return np.asarray(self._shares(self.operator.pool_density(self.nodes.logp, x))[1])
 
     @override
     def tangents(self, x: Array) -> tuple[Array, Array]:
-        share, log_norm = self._shares(x)
         with np.errstate(invalid="ignore"):
-            slopes = self.operator.density_tangents(self.nodes.logp, x)
+            logq, slopes = self.operator.expand_density(self.nodes.logp, x)
+        share, log_norm = self._shares(logq)
         # Where the pool is zero, so is its share, whatever its logarithm does.
         slopes = np.where(share > 0, slopes, 0.0)
         return log_norm, np.einsum("mn,pmn->pn", share, slopes)
 
-    def _shares(self, x: Array) -> tuple[Array, Array]:
+    def _shares(self, logq: Array) -> tuple[Array, Array]:
         """Share of each node in the integral, (m, n), and the log of the integral."""
-        logq = self.operator.pool_density(self.nodes.logp, x)
         return softmax(logq + self.nodes.log_measure)
 
 
 def common(values: Array) -> float:
     """Return a parameter that is the same at all observations."""
     return float(values.flat[0])
-
-
-def _bare(logp: Array) -> Jet:
-    """Return a jet without derivatives: one of no components."""
-    nothing = np.empty((*logp.shape, 0))
-    return Jet(logp, nothing, nothing)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
 from lockquack.errors import ParameterError
-from lockquack.jets import (
-    Array,
-    Jet,
-    join_jets,
-    power_pool,
-    power_pool_derivatives,
-    push_through_pool,
-    stack_jets,
-)
-from lockquack.operators.base import Operator, common
-from lockquack.operators.power import log_column
-from lockquack.operators.space import Interval, Mask, Simplex, Space
+from lockquack.jets import Array, Jet, Numeric, PoolDerivatives, join_jets, stack_jets
+from lockquack.operators.base import Operator, Places, common
+from lockquack.operators.power import PowerPool, log_column, power_mean_bounds
+from lockquack.operators.space import Interval, Space
 
 #: Bounds of an estimated order; beyond, the pool is nearly the largest or smallest member.
 _BOUND = 8.0
@@ -30,7 +23,7 @@ _ZERO = 1e-8
 _HUGE = 1e300
 
 
-class Hoelder(Operator):
+class Hoelder(PowerPool):
     r"""Power mean of densities of a fixed or an estimated order.
 
     .. math:: q(y) \propto \Bigl(\sum_k w_k \pi_k(y)^p\Bigr)^{1/p},
@@ -64,80 +57,76 @@ class Hoelder(Operator):
                 f"got {p!r}."
             )
         self.p = None if p is None else float(p)
+        self.normalised = self.p == 1.0
+        self.vanishes_with_any = self.p is not None and self.p <= 0
+        self.mixes = self.p is None or self.p > 0
 
     @property
     @override
     def options(self) -> dict[str, Any]:
         return {} if self.p is None else {"p": self.p}
 
-    @property
-    def normalised(self) -> bool:  # type: ignore[override]
-        """Whether the pool is the mixture."""
-        return self.p == 1.0
-
-    @property
-    def vanishes_with_any(self) -> bool:  # type: ignore[override]
-        """Whether the pool is zero wherever one of its members is."""
-        return self.p is not None and self.p <= 0
-
-    @property
-    def mixes(self) -> bool:  # type: ignore[override]
-        """Whether the pool may be close to a mixture."""
-        return self.p is None or self.p > 0
-
     def space(self, concentration: Array) -> Space:
         """Weights on the simplex, and the order if it is estimated."""
-        weights = Simplex("weights", concentration.size, concentration)
+        weights = super().space(concentration)
         if self.p is not None:
-            return Space((weights,))
+            return weights
         order = Interval("power", 1, -_BOUND, _BOUND, first=(0.5, 0.05, 1.0, -1.0, 2.0))
-        return Space((weights, order))
+        return Space((*weights.blocks, order))
+
+    @override
+    def terms(self, jets: Jet, x: Array) -> tuple[Jet, Numeric, float]:
+        weights, order = self._split(x)
+        lowest = _lowest(jets, order)
+        if lowest is not None:
+            jets = replace(jets, logp=np.maximum(jets.logp, lowest))
+        return jets, log_column(weights, jets.logp.ndim), order
 
     @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        weights, order = self._split(x)
-        bounded = _without_infinity(jets, order)
-        pooled = power_pool(bounded, log_column(weights, jets.logp.ndim), order)
-        if bounded is jets:
-            return pooled
-        logp = np.where(pooled.logp <= 0.5 * bounded.logp.min(), -np.inf, pooled.logp)
-        return Jet(logp, pooled.grad, pooled.curv)
+        return self._with_zeros(super().pool(jets, x), jets, x)
 
-    def tangents(self, jets: Jet, x: Array) -> Jet:
-        """Differentiate the pool in the logarithms of the weights and in the order."""
-        weights, order = self._split(x)
-        jets = _without_infinity(jets, order)
-        slopes = power_pool_derivatives(jets, log_column(weights, jets.logp.ndim), order)
+    @override
+    def expand(self, jets: Jet, x: Array) -> tuple[Jet, Jet]:
+        pooled, tangents = super().expand(jets, x)
+        return self._with_zeros(pooled, jets, x), tangents
+
+    @override
+    def by_parameter(self, slopes: PoolDerivatives) -> Jet:
         if self.p is not None:
             return slopes.by_log_coef
         return join_jets([slopes.by_log_coef, stack_jets([slopes.by_power])])
-
-    @override
-    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        weights, order = self._split(x)
-        jets = _without_infinity(jets, order)
-        return push_through_pool(jets, log_column(weights, jets.logp.ndim), order, member, tangent)
 
     def mixture_above(self, x: Array, K: int) -> Array:
         """Coefficients of a mixture above the pool: means of lower order, or the sum of terms."""
         weights, order = self._split(x)
         return weights if order <= 1 else weights ** (1.0 / order)
 
+    @override
+    def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        return power_mean_bounds(*self._split(x), low, high)
+
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Return the order."""
         return {"power": np.asarray(self._split(x)[1])}
 
     @override
-    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
-        return self, np.concatenate([x[: keep.size][keep], x[keep.size :]])
+    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+        return self, models if self.p is not None else np.append(models, K)
+
+    def _with_zeros(self, pooled: Jet, jets: Jet, x: Array) -> Jet:
+        lowest = _lowest(jets, self._split(x)[1])
+        if lowest is None:
+            return pooled
+        return replace(pooled, logp=np.where(pooled.logp <= 0.5 * lowest, -np.inf, pooled.logp))
 
     def _split(self, x: Array) -> tuple[Array, float]:
         weights, order = (x, self.p) if self.p is not None else (x[:-1], common(x[-1]))
         return weights, 0.0 if abs(order) < _ZERO else order
 
 
-def _without_infinity(jets: Jet, order: float) -> Jet:
-    """Keep negative powers of densities that are zero from being infinite."""
+def _lowest(jets: Jet, order: float) -> float | None:
+    """Return what stands for log 0 where negative powers of it would be infinite."""
     if order >= 0 or not np.isneginf(jets.logp).any():
-        return jets
-    return Jet(np.maximum(jets.logp, -_HUGE / max(1.0, -order)), jets.grad, jets.curv)
+        return None
+    return -_HUGE / max(1.0, -order)

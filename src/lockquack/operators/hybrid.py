@@ -10,9 +10,10 @@ from typing_extensions import override
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet
+from lockquack.operators.base import Operator, Places
 from lockquack.operators.linear import Linear
 from lockquack.operators.locking import Locking
-from lockquack.operators.nested import Composite, CompositeOperator, Member
+from lockquack.operators.nested import CompositeOperator, Member
 from lockquack.operators.space import Real, Space
 
 
@@ -22,13 +23,8 @@ class SignedLocking(Locking):
     name = "signed-locking"
 
     def __init__(self, sd: float) -> None:
-        super().__init__()
+        super().__init__("nonnegative")
         self.sd = sd
-
-    @property
-    @override
-    def on_simplex(self) -> bool:  # type: ignore[override]
-        return False
 
     def space(self, concentration: Array) -> Space:
         """Exponents with a Gaussian prior."""
@@ -83,27 +79,28 @@ class Hybrid(CompositeOperator):
     name = "hybrid"
     needs_density = True
     normalised = False
+    of_models = ("exponents", "mixture_weights")
 
     def __init__(self, *, signed: bool = False, prior_sd: float = 1.0) -> None:
         if not prior_sd > 0:
             raise ParameterError(f"prior_sd must be positive; got {prior_sd!r}.")
         self.signed, self.prior_sd = bool(signed), float(prior_sd)
+        self.always_integrable = not self.signed  # with a sum of one it is below a mixture
 
     @property
     @override
     def options(self) -> dict[str, Any]:
         return {"signed": True, "prior_sd": self.prior_sd} if self.signed else {}
 
-    @property
-    def always_integrable(self) -> bool:  # type: ignore[override]
-        """Whether every pool has a normaliser; with a sum of one it is below a mixture."""
-        return not self.signed
-
-    def composite(self, K: int) -> Composite:
+    def composite(self, K: int) -> tuple[Operator, tuple[Member, ...]]:
         """Return the log-linear pool of the mixture and each model."""
         outer = SignedLocking(self.prior_sd) if self.signed else Locking()
         each = [Member(np.array([k])) for k in range(K)]
-        return Composite(outer, (Member(np.arange(K), Linear()), *each))
+        return outer, (Member(np.arange(K), Linear()), *each)
+
+    @override
+    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+        return self, np.concatenate([[0], 1 + models, 1 + K + models])
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Exponent of the mixture, exponents of the models, and weights within the mixture."""

@@ -9,11 +9,12 @@ from typing_extensions import override
 
 from lockquack.errors import unknown_name
 from lockquack.jets import Array, Jet, column, log_linear_pool
-from lockquack.operators.power import PowerPool
-from lockquack.operators.space import Positive, Space
+from lockquack.operators.base import Operator
+from lockquack.operators.power import power_mean_bounds
+from lockquack.operators.space import Positive, Simplex, Space
 
 
-class Locking(PowerPool):
+class Locking(Operator):
     r"""Log-linear pooling, the geometric bridge between the models.
 
     .. math:: q(y) \propto \prod_k \pi_k(y)^{w_k}, \qquad w \ge 0, \; \sum_k w_k = 1
@@ -48,38 +49,33 @@ class Locking(PowerPool):
     needs_density = False
     normalised = False
     vanishes_with_any = True
-    power = 0.0
 
     def __init__(self, weights: Literal["simplex", "nonnegative"] = "simplex") -> None:
         if weights not in ("simplex", "nonnegative"):
             raise unknown_name("kind of weights", weights, ("simplex", "nonnegative"))
-        self.kind = weights
+        # On the simplex the pool is below the mixture, which has a normaliser.
+        self.on_simplex = self.always_integrable = weights == "simplex"
 
     @property
     @override
     def options(self) -> dict[str, Any]:
-        return {} if self.on_simplex else {"weights": self.kind}
-
-    @property
-    def always_integrable(self) -> bool:  # type: ignore[override]
-        """Whether every pool has a normaliser; on the simplex it is below the mixture."""
-        return self.on_simplex
-
-    @property
-    def on_simplex(self) -> bool:  # type: ignore[override]
-        """Whether the weights sum to one."""
-        return self.kind == "simplex"
+        return {} if self.on_simplex else {"weights": "nonnegative"}
 
     def space(self, concentration: Array) -> Space:
         """Weights on the simplex, or not negative."""
-        if self.on_simplex:
-            return super().space(concentration)
-        return Space((Positive("weights", concentration.size, concentration),))
+        block = Simplex if self.on_simplex else Positive
+        return Space((block("weights", concentration.size, concentration),))
 
     def mixture_above(self, x: Array, K: int) -> Array | None:
         """Coefficients of a mixture above the pool: geometric means are below arithmetic ones."""
         weights = self.weights(x, K)
         return weights if np.allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-9) else None
+
+    @override
+    def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        if (x < 0).any() or not np.allclose(x.sum(axis=0), 1.0, rtol=0, atol=1e-9):
+            return super().log_norm_bounds(x, low, high)
+        return power_mean_bounds(x, 0.0, low, high)
 
     @override
     def pool(self, jets: Jet, x: Array) -> Jet:

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array, Jet, join_jets, stack_jets
-from lockquack.operators.base import Operator
-from lockquack.operators.space import Mask, Space
+from lockquack.operators.base import Operator, Places
+from lockquack.operators.space import Space
 
 #: Models by name or position; None: all of them.
 Models = tuple[str | int, ...] | None
@@ -43,135 +43,128 @@ class Member:
             return np.ones(1)
         return self.operator.mixture_above(x, self.models.size)
 
+    def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        """Bounds on the log of the member's integral, from those of its models."""
+        if self.operator is None:
+            return low[0], high[0]
+        return self.operator.log_norm_bounds(x, low, high)
 
-@dataclass(frozen=True)
-class Composite:
-    """An outer operator over members: parameters of the outer one first, then the members'."""
 
-    outer: Operator
-    members: tuple[Member, ...]
+#: Members of an outer pool with the parameters of each.
+Parts = list[tuple[Member, Array]]
+
+
+class CompositeOperator(Operator):
+    """A pool of pools: an outer operator over members.
+
+    Parameters of the outer one come first, then those of each member.
+    """
+
+    mixes = True
+
+    @abstractmethod
+    def composite(self, K: int) -> tuple[Operator, tuple[Member, ...]]:
+        """Return the outer operator and its members, for K models."""
 
     def space(self, concentration: Array) -> Space:
         """Lay out the parameters of the outer pool, then those of each inner one."""
-        outside = np.array([concentration[m.models].mean() for m in self.members])
-        blocks = list(self.outer.space(outside).blocks)
-        for place, member in enumerate(self.members):
+        outer, members = self.composite(concentration.size)
+        outside = np.array([concentration[m.models].mean() for m in members])
+        blocks = list(outer.space(outside).blocks)
+        for place, member in enumerate(members):
             if member.operator is not None:
                 inner = member.operator.space(concentration[member.models])
                 blocks += [replace(b, name=f"member{place}_{b.name}") for b in inner.blocks]
         return Space(tuple(blocks))
 
-    def split(self, x: Array, K: int) -> tuple[Array, list[Array]]:
-        """Parameters of the outer operator and of each member."""
-        flat = np.ones(K)
-        outside = self.outer.space(np.ones(len(self.members))).size
-        parts, start = [], outside
-        for member in self.members:
-            size = 0
-            if member.operator is not None:
-                size = member.operator.space(flat[member.models]).size
-            parts.append(x[start : start + size])
-            start += size
-        return x[:outside], parts
-
+    @override
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool the members' pools."""
-        outer, inner = self.split(x, len(jets.logp))
-        return self.outer.pool(self._pools(jets, inner), outer)
+        outer, own, inner = self._split(x, len(jets.logp))
+        return outer.pool(_pools(jets, inner), own)
 
     def tangents(self, jets: Jet, x: Array) -> Jet:
         """Differentiate in the outer parameters, then through the outer pool in the inner ones."""
-        outer, inner = self.split(x, len(jets.logp))
-        pools = self._pools(jets, inner)
-        parts = [self.outer.tangents(pools, outer)]
-        for place, (member, part) in enumerate(zip(self.members, inner, strict=True)):
+        return self.expand(jets, x)[1]
+
+    @override
+    def expand(self, jets: Jet, x: Array) -> tuple[Jet, Jet]:
+        outer, own, inner = self._split(x, len(jets.logp))
+        pools = _pools(jets, inner)
+        pooled, tangents = outer.expand(pools, own)
+        parts = [tangents]
+        for place, (member, part) in enumerate(inner):
             if member.operator is not None:
                 tangent = member.operator.tangents(jets[member.models], part)
                 # Where the inner pool is zero it stays so, whatever its logarithm does.
                 logp = np.where(np.isneginf(pools.logp[place]), 0.0, tangent.logp)
-                tangent = replace(tangent, logp=logp)
-                parts.append(self.outer.push(pools, outer, place, tangent))
-        return join_jets(parts)
+                parts.append(outer.push(pools, own, place, replace(tangent, logp=logp)))
+        return pooled, join_jets(parts)
 
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
         """Carry derivatives of one model's jet through all pools that it is in."""
-        outer, inner = self.split(x, len(jets.logp))
-        pools = self._pools(jets, inner)
+        outer, own, inner = self._split(x, len(jets.logp))
+        pools = _pools(jets, inner)
         total = tangent.times(np.array(0.0))
-        for place, (each, part) in enumerate(zip(self.members, inner, strict=True)):
+        for place, (each, part) in enumerate(inner):
             if member not in each.models:
                 continue
             through = tangent
             if each.operator is not None:
                 position = int(np.flatnonzero(each.models == member)[0])
                 through = each.operator.push(jets[each.models], part, position, tangent)
-            pushed = self.outer.push(pools, outer, place, through)
-            total = Jet(
-                total.logp + pushed.logp, total.grad + pushed.grad, total.curv + pushed.curv
-            )
+            pushed = outer.push(pools, own, place, through)
+            total = Jet(*map(np.add, total.parts, pushed.parts))
         return total
 
     def weights(self, x: Array, K: int) -> Array:
         """Share of each model: its weights along all ways to it, multiplied and added up."""
-        outer, inner = self.split(x, K)
-        within = [m.weights(part) for m, part in zip(self.members, inner, strict=True)]
-        return self._spread(self.outer.weights(outer, len(within)), within, K)
+        outer, own, inner = self._split(x, K)
+        within = [member.weights(part) for member, part in inner]
+        return _spread(outer.weights(own, len(inner)), inner, within, K)
 
     def mixture_above(self, x: Array, K: int) -> Array | None:
         """Bound the outer pool by a mixture of its members, and those by mixtures of the models."""
-        outer, inner = self.split(x, K)
-        above = self.outer.mixture_above(outer, len(self.members))
-        within = [m.mixture_above(part) for m, part in zip(self.members, inner, strict=True)]
+        outer, own, inner = self._split(x, K)
+        above = outer.mixture_above(own, len(inner))
+        within = [member.mixture_above(part) for member, part in inner]
         if above is None or any(each is None for each in within):
             return None
-        return self._spread(above, [each for each in within if each is not None], K)
-
-    def _spread(self, shares: Array, within: Sequence[Array], K: int) -> Array:
-        """Add up, model by model, the shares of the members times the model's share of them."""
-        total = np.zeros((K, *shares.shape[1:]))
-        for share, member, own in zip(shares, self.members, within, strict=True):
-            total[member.models] += share * own
-        return total
-
-    def _pools(self, jets: Jet, inner: Iterable[Array]) -> Jet:
-        return stack_jets([m.pool(jets, x) for m, x in zip(self.members, inner, strict=True)])
-
-
-class CompositeOperator(Operator):
-    """An operator that is a pool of pools for any number of models."""
-
-    mixes = True
-
-    @abstractmethod
-    def composite(self, K: int) -> Composite:
-        """Return the composition for K models."""
-
-    def space(self, concentration: Array) -> Space:
-        """Lay out the parameters of the outer pool, then those of each inner one."""
-        return self.composite(concentration.size).space(concentration)
+        return _spread(above, inner, [each for each in within if each is not None], K)
 
     @override
-    def pool(self, jets: Jet, x: Array) -> Jet:
-        return self.composite(len(jets.logp)).pool(jets, x)
+    def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        outer, own, inner = self._split(x, len(low))
+        bounds = [
+            member.log_norm_bounds(part, low[member.models], high[member.models])
+            for member, part in inner
+        ]
+        least, most = (np.stack(each) for each in zip(*bounds, strict=True))
+        return outer.log_norm_bounds(own, least, most)
 
-    def tangents(self, jets: Jet, x: Array) -> Jet:
-        """Differentiate the pool in the parameters."""
-        return self.composite(len(jets.logp)).tangents(jets, x)
+    def _split(self, x: Array, K: int) -> tuple[Operator, Array, Parts]:
+        """Return the outer operator with its parameters, and each member with its own."""
+        outer, members = self.composite(K)
+        flat = np.ones(K)
+        outside = start = outer.space(np.ones(len(members))).size
+        parts: Parts = []
+        for member in members:
+            operator = member.operator
+            size = 0 if operator is None else operator.space(flat[member.models]).size
+            parts.append((member, x[start : start + size]))
+            start += size
+        return outer, x[:outside], parts
 
-    @override
-    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        return self.composite(len(jets.logp)).push(jets, x, member, tangent)
 
-    def weights(self, x: Array, K: int) -> Array:
-        """Share of each model in the pool, (K,)."""
-        return self.composite(K).weights(x, K)
+def _pools(jets: Jet, inner: Parts) -> Jet:
+    return stack_jets([member.pool(jets, x) for member, x in inner])
 
-    @override
-    def mixture_above(self, x: Array, K: int) -> Array | None:
-        return self.composite(K).mixture_above(x, K)
 
-    def restrict(self, x: Array, keep: Mask) -> None:
-        """Return none: models may be members in several ways, and cannot be left out."""
+def _spread(shares: Array, inner: Parts, within: Sequence[Array], K: int) -> Array:
+    """Add up, model by model, the shares of the members times the model's share of them."""
+    total = np.zeros((K, *shares.shape[1:]))
+    for share, (member, _), own in zip(shares, inner, within, strict=True):
+        total[member.models] += share * own
+    return total
 
 
 class Nested(CompositeOperator):
@@ -208,37 +201,11 @@ class Nested(CompositeOperator):
                 "A pool of pools needs an operator and a list of members, such as "
                 "Nested(Locking(), [(Linear(), ['a', 'b']), 'c'])."
             )
-        self.outer = outer
-        self.members = tuple(_as_member(member) for member in members)
-
-    @property
-    def needs_density(self) -> bool:  # type: ignore[override]
-        """Whether any of the pools needs its members' densities."""
-        return any(operator.needs_density for operator in self._pools)
-
-    @property
-    def normalised(self) -> bool:  # type: ignore[override]
-        """Whether all of the pools are mixtures."""
-        return all(operator.normalised for operator in self._pools)
-
-    @property
-    def always_integrable(self) -> bool:  # type: ignore[override]
-        """Whether every pool has a normaliser, which exponents of any sum inside may prevent."""
-        return all(operator.always_integrable for operator in self._pools)
-
-    @property
-    def signed(self) -> bool:  # type: ignore[override]
-        """Whether any of the pools has exponents of any sign."""
-        return any(operator.signed for operator in self._pools)
-
-    @property
-    def _pools(self) -> tuple[Operator, ...]:
-        inner = (operator for operator, _ in self.members)
-        return self.outer, *(operator for operator in inner if operator is not None)
+        self._set(outer, (_as_member(member) for member in members))
 
     def without_zeros(self) -> Nested:
         """Return the operator with all of its pools confined to those without zeros."""
-        return self._with(
+        return Nested.__new__(Nested)._set(
             self.outer.without_zeros(),
             (
                 (None if operator is None else operator.without_zeros(), names)
@@ -263,18 +230,38 @@ class Nested(CompositeOperator):
             inside = tuple(names[place] for place in places)
             return None if operator is None else operator.bind(inside), places
 
-        return self._with(self.outer, (bound(*member) for member in self.members))
+        return Nested.__new__(Nested)._set(self.outer, (bound(*member) for member in self.members))
 
     @override
-    def composite(self, K: int) -> Composite:
+    def composite(self, K: int) -> tuple[Operator, tuple[Member, ...]]:
         everything = tuple(range(K))
-        return Composite(
-            self.outer,
-            tuple(
-                Member(np.array(everything if names is None else names, dtype=np.intp), operator)
-                for operator, names in self.members
-            ),
+        return self.outer, tuple(
+            Member(np.array(everything if names is None else names, dtype=np.intp), operator)
+            for operator, names in self.members
         )
+
+    @override
+    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+        (outer, everyone), rank = self.composite(K), np.full(K, -1)
+        rank[models] = np.arange(models.size)
+        size = self.space(np.ones(K)).size
+        parts = self._split(np.arange(float(size)), K)[2]
+        members: list[tuple[Operator | None, Models]] = []
+        outside, inside = [], []
+        for place, (member, own) in enumerate(parts):
+            there = np.flatnonzero(rank[member.models] >= 0)
+            if not there.size:
+                continue
+            order = there[np.argsort(rank[member.models[there]])]
+            operator = member.operator
+            if operator is not None:
+                operator, chosen = operator.select(order, member.models.size)
+                inside.append(own[chosen].astype(np.intp))
+            members.append((operator, tuple(rank[member.models[order]].tolist())))
+            outside.append(place)
+        outer, first = outer.select(np.array(outside), len(everyone))
+        selected = Nested.__new__(Nested)._set(outer, members)
+        return selected, np.concatenate([first, *inside])
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Everything besides the models' shares, by block."""
@@ -313,11 +300,15 @@ class Nested(CompositeOperator):
                 listed.append(repr(operator) if names is None else f"({operator!r}, {[*names]})")
         return f"Nested({self.outer!r}, [{', '.join(listed)}])"
 
-    @classmethod
-    def _with(cls, outer: Operator, members: Iterable[tuple[Operator | None, Models]]) -> Nested:
-        made = cls.__new__(cls)
-        made.outer, made.members = outer, tuple(members)
-        return made
+    def _set(self, outer: Operator, members: Iterable[tuple[Operator | None, Models]]) -> Nested:
+        self.outer, self.members = outer, tuple(members)
+        pools = [outer, *(operator for operator, _ in self.members if operator is not None)]
+        self.needs_density = any(each.needs_density for each in pools)
+        self.normalised = all(each.normalised for each in pools)
+        # Exponents of any sum inside may leave a pool without a normaliser.
+        self.always_integrable = all(each.always_integrable for each in pools)
+        self.signed = any(each.signed for each in pools)
+        return self
 
 
 def _as_member(given: Any) -> tuple[Operator | None, Models]:

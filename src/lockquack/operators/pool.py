@@ -59,6 +59,16 @@ class Pool:
         """Coefficients of a mixture above the pool, shaped like the weights, where one is known."""
         return self.operator.mixture_above(self.x, self.K)
 
+    @property
+    def log_norm_bounds(self) -> tuple[Array, Array]:
+        """Bounds on the log of the normaliser, (), or (n,), that hold whatever the densities are.
+
+        So the log score of the pool is known within bounds from the densities at the observed
+        outcomes alone.
+        """
+        certain = np.zeros((self.K, *self.x.shape[1:]))
+        return self.operator.log_norm_bounds(self.x, certain, certain)
+
     def __call__(self, logp: Array, rows: Rows) -> Array:
         """Pool log densities (K, ..., c); column i belongs to observation ``rows[i]``."""
         return self.operator.pool_density(logp, self._columns(rows))
@@ -74,10 +84,9 @@ class Pool:
     def without_unused(self) -> tuple[Pool, NDArray[np.bool_]]:
         """Leave out models that have no weight anywhere; tell which are left."""
         keep = np.asarray(self.weights.reshape(self.K, -1).any(axis=1))
-        rest = None if keep.all() else self.operator.restrict(self.x, keep)
-        if rest is None:
-            return self, np.ones(self.K, dtype=np.bool_)
-        return Pool(*rest, int(keep.sum())), keep
+        if keep.all():
+            return self, keep
+        return Pool(*self.operator.restrict(self.x, keep), int(keep.sum())), keep
 
     def _columns(self, rows: Rows) -> Array:
         return self.x[:, rows] if self.varies else self.x

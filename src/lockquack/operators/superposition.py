@@ -9,21 +9,11 @@ from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from lockquack.errors import ParameterError
-from lockquack.jets import (
-    Array,
-    Jet,
-    Numeric,
-    column,
-    join_jets,
-    log_sum_exp,
-    power_pool,
-    power_pool_derivatives,
-    push_through_pool,
-)
+from lockquack.jets import Array, Jet, Numeric, PoolDerivatives, column, join_jets, log_sum_exp
 from lockquack.numeric import as_numeric
-from lockquack.operators.base import Normaliser, Operator
-from lockquack.operators.power import log_column
-from lockquack.operators.space import Mask, Phases, Simplex, Space
+from lockquack.operators.base import Normaliser, Operator, Places
+from lockquack.operators.power import PowerPool, log_column
+from lockquack.operators.space import Phases, Space
 from lockquack.quadrature.nodes import Nodes
 from lockquack.words import LOG_SCORE
 
@@ -31,7 +21,7 @@ from lockquack.words import LOG_SCORE
 _CAP = 0.99 * np.pi
 
 
-class Superposition(Operator):
+class Superposition(PowerPool):
     r"""Superposition of the models' square roots, with phases that let them interfere.
 
     .. math:: q(y) \propto \Bigl|\sum_k \sqrt{w_k\, \pi_k(y)}\, e^{i\alpha_k}\Bigr|^2,
@@ -70,6 +60,7 @@ class Superposition(Operator):
     verb = "quack"
     needs_density = True
     normalised = False
+    of_models = ("phases",)
 
     def __init__(self, phases: ArrayLike | None = None, *, capped: bool = False) -> None:
         self.phases = None if phases is None else _angles(phases)
@@ -96,12 +87,12 @@ class Superposition(Operator):
 
     def space(self, concentration: Array) -> Space:
         """Weights on the simplex, and phases if they are fitted."""
-        K = concentration.size
-        weights = Simplex("weights", K, concentration)
+        K, weights = concentration.size, super().space(concentration)
         if self.phases is None:
-            return Space((weights, Phases("phases", K, _CAP if self.capped else None)))
+            phases = Phases("phases", K, _CAP if self.capped else None)
+            return Space((*weights.blocks, phases))
         self._given_phases(K)
-        return Space((weights,))
+        return weights
 
     def mixture_above(self, x: Array, K: int) -> Array:
         """Coefficients of a mixture above the pool: K times the mean of K squared amplitudes."""
@@ -109,20 +100,41 @@ class Superposition(Operator):
         return weights * np.count_nonzero(weights, axis=0)
 
     @override
-    def pool(self, jets: Jet, x: Array) -> Jet:
-        return power_pool(jets, self._log_coef(x, jets), 0.5)
+    def terms(self, jets: Jet, x: Array) -> tuple[Jet, Numeric, float]:
+        K, ndim = jets.logp.shape[0], jets.logp.ndim
+        weights, phases = self._split(x, K)
+        return jets, 0.5 * log_column(weights, ndim) + 1j * column(phases, ndim), 0.5
 
-    def tangents(self, jets: Jet, x: Array) -> Jet:
-        """Differentiate the pool in the logarithms of the weights and in the phases."""
-        slopes = power_pool_derivatives(jets, self._log_coef(x, jets), 0.5)
+    @override
+    def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        r"""Bound the closed form, whose overlaps are not known.
+
+        An overlap is not negative, and at most the root of the two integrals' product. So terms
+        with a positive cosine are between zero and that, those with a negative one the reverse.
+        """
+        if np.isposinf(high).any():
+            return Operator.log_norm_bounds(self, x, low, high)
+        weights, phases = self._split(x, len(low))
+        phases = column(phases, low.ndim)
+        cos = np.cos(phases[:, None] - phases[None])
+        with np.errstate(divide="ignore"):
+            logs = column(np.log(weights), low.ndim) + np.stack([low, high])
+        size = logs[1].max(axis=0)
+        parts = np.exp(logs - size)
+        root = np.sqrt(parts[1][:, None] * parts[1][None])
+        for k in range(len(root)):
+            root[k, k] = 0.0
+        lost, gained = ((np.maximum(sign * cos, 0.0) * root).sum(axis=(0, 1)) for sign in (-1, 1))
+        with np.errstate(divide="ignore"):
+            least = np.log(np.maximum(parts[0].sum(axis=0) - lost, 0.0))
+            return least + size, np.log(parts[1].sum(axis=0) + gained) + size
+
+    @override
+    def by_parameter(self, slopes: PoolDerivatives) -> Jet:
         by_log_weight = slopes.by_log_amplitude.times(np.array(0.5))
         if self.phases is not None:
             return by_log_weight
         return join_jets([by_log_weight, slopes.by_phase])
-
-    @override
-    def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
-        return push_through_pool(jets, self._log_coef(x, jets), 0.5, member, tangent)
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:
         """Phases relative to that of the model with the largest weight."""
@@ -133,10 +145,10 @@ class Superposition(Operator):
         return {"phases": sign * relative + 0.0}
 
     @override
-    def restrict(self, x: Array, keep: Mask) -> tuple[Operator, Array]:
+    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
         if self.phases is None:
-            return self, x[np.tile(keep, 2)]
-        return Superposition(self._given_phases(keep.size)[keep]), x[keep]
+            return self, np.concatenate([models, K + models])
+        return Superposition(self._given_phases(K)[models], capped=self.capped), models
 
     def normaliser(self, nodes: Nodes) -> Normaliser:
         """Prepare the closed form: the overlaps of all pairs of densities."""
@@ -154,11 +166,6 @@ class Superposition(Operator):
                 f"There are {given.size} phases and {K} models; give one for each, or one for all."
             )
         return np.broadcast_to(given, (K,))
-
-    def _log_coef(self, x: Array, jets: Jet) -> Numeric:
-        K, ndim = jets.logp.shape[0], jets.logp.ndim
-        weights, phases = self._split(x, K)
-        return 0.5 * log_column(weights, ndim) + 1j * column(phases, ndim)
 
 
 class OverlapNorm(Normaliser):

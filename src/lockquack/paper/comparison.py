@@ -13,13 +13,15 @@ from lockquack.fitting.densities import Densities
 from lockquack.jets import Array, Jet, log_sum_exp, stack_jets
 from lockquack.methods.gather import in_units
 from lockquack.paper.methods import OURS, PAPER, Fitted, fit
-from lockquack.paper.posterior import Draws, models_at, posterior_draws
 from lockquack.paper.scenarios import (
     SCENARIOS,
     Density,
+    Draws,
     Scenario,
     log_marginal_likelihoods,
     loo_predictions,
+    models_at,
+    posterior_draws,
     predictions,
 )
 from lockquack.quadrature.nodes import Nodes
@@ -40,7 +42,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Test:
+class HeldOut:
     """The models' predictions of new outcomes, and the truth's."""
 
     jets: Jet  # (K, n) and (K, n, 1), at the new outcomes
@@ -74,17 +76,19 @@ def compare_methods(scenario: Scenario, rng: np.random.Generator) -> list[Row]:
     kinds: tuple[Kind, ...] = ("loo", "in-sample")
     test = closed_form_test(predictions(y), new, truth)
     for kind in kinds:
-        known = closed_form_densities(loo_predictions(y) if kind == "loo" else predictions(y), y)
+        densities = closed_form_densities(
+            loo_predictions(y) if kind == "loo" else predictions(y), y
+        )
         for name in (*PAPER, *OURS):
             if kind == "loo" or name not in _SLOW:
-                found = fit(name, known, log_ml)
+                found = fit(name, densities, log_ml)
                 rows.append(_row(scenario, "closed form", kind, name, found, test))
     draws = posterior_draws(y, rng)
     test = draws_test(draws, new, truth)
     for kind in kinds:
-        known = draws_densities(draws, y, kind)
+        densities = draws_densities(draws, y, kind)
         for name in PAPER:
-            found = fit(name, known, log_ml)
+            found = fit(name, densities, log_ml)
             rows.append(_row(scenario, "draws", kind, name, found, test))
     return rows
 
@@ -96,10 +100,10 @@ def closed_form_densities(densities: Sequence[Density], y: Array) -> Densities:
     return Densities(jets, {INTEGRAL: (line_of(densities, y.size),)})
 
 
-def closed_form_test(densities: Sequence[Density], new: Array, truth: Jet) -> Test:
+def closed_form_test(densities: Sequence[Density], new: Array, truth: Jet) -> HeldOut:
     """Exact predictions of new outcomes."""
     jets = stack_jets([density.jet(new) for density in densities])
-    return Test(jets, line_of(densities, 1, step=0.25 * _STEP), truth)
+    return HeldOut(jets, line_of(densities, 1, step=0.25 * _STEP), truth)
 
 
 def line_of(densities: Sequence[Density], n: int, step: float = _STEP) -> Nodes:
@@ -115,7 +119,7 @@ def line_of(densities: Sequence[Density], n: int, step: float = _STEP) -> Nodes:
 
 
 def grid_of(densities: Sequence[Density], step: float = _STEP) -> Array:
-    """Lay points at equal distances, fine enough for the narrowest density, to all tails."""
+    """Lay points at equal distances, fine enough for the narrowest density, out to all tails."""
     ends = [density.ends for density in densities]
     low = min(first - _REACH * spread for first, _, spread in ends)
     high = max(last + _REACH * spread for _, last, spread in ends)
@@ -131,7 +135,7 @@ def draws_densities(draws: Draws, y: Array, kind: Kind) -> Densities:
     return Densities(stack_jets([in_units(jet, unit) for jet in jets]))
 
 
-def draws_test(draws: Draws, new: Array, truth: Jet) -> Test:
+def draws_test(draws: Draws, new: Array, truth: Jet) -> HeldOut:
     """Predictions of new outcomes by averages over draws."""
     models = models_at(new, draws).values()
     jets = stack_jets([model.passes.predict("held-out", density=True).jet for model in models])
@@ -143,7 +147,7 @@ def draws_test(draws: Draws, new: Array, truth: Jet) -> Test:
         m.passes.predict("held-out", density=True).jet.logp for m in models_at(grid, draws).values()
     ]
     log_measure = np.full((grid.size, 1), np.log(grid[1] - grid[0]))
-    return Test(jets, Nodes(np.stack(on_grid)[..., None], log_measure), truth)
+    return HeldOut(jets, Nodes(np.stack(on_grid)[..., None], log_measure), truth)
 
 
 def _totals(jet: Jet, log_norm: Array) -> tuple[float, float]:
@@ -151,7 +155,9 @@ def _totals(jet: Jet, log_norm: Array) -> tuple[float, float]:
     return float(LogScore().score(pooled).sum()), float(Hyvarinen().score(pooled).sum())
 
 
-def _row(scenario: Scenario, route: Route, kind: str, name: str, found: Fitted, test: Test) -> Row:
+def _row(
+    scenario: Scenario, route: Route, kind: str, name: str, found: Fitted, test: HeldOut
+) -> Row:
     log_score, hyvarinen = test.scores(found)
     log_truth, hyvarinen_truth = _totals(test.truth, np.zeros(1))
     return {

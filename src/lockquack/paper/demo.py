@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lockquack.files.places import write_text
 from lockquack.jets import Array, log_sum_exp
 from lockquack.operators import Hybrid, Linear, Locking, Operator, Superposition
 from lockquack.paper.scenarios import Density
@@ -77,10 +75,3 @@ def combine(title: str, operator: Operator, x: Array) -> Curve:
 def page() -> str:
     """Return the interactive page: one HTML file that needs nothing else."""
     return files("lockquack.paper").joinpath("demo.html").read_text(encoding="utf-8")
-
-
-def write_page(path: Path) -> Path:
-    """Write the page."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page())
-    return path

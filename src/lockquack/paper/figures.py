@@ -37,7 +37,7 @@ def weights_figure(table: pd.DataFrame) -> Figure:
         axis.set_xlim(-0.04, 1.04)
         axis.set_xticks([0, 0.5, 1])
     figure.supxlabel("weight of M1", fontsize=10)
-    _key(figure)
+    _legend(figure)
     return figure
 
 
@@ -55,7 +55,7 @@ def scores_figure(table: pd.DataFrame) -> Figure:
             axis.axvline(0.0, color=BLACK, lw=0.8, ls=":")
             axis.set_title(scenario.title, fontsize=10, loc="left")
             axis.set_xlabel(f"{label} − truth's", fontsize=9)
-    _key(figure)
+    _legend(figure)
     return figure
 
 
@@ -63,8 +63,8 @@ def _main_route(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["route"] == "closed form") & (table["scores"] == "loo")]
 
 
-def _key(figure: Figure) -> None:
-    """Say what colours and marks mean."""
+def _legend(figure: Figure) -> None:
+    """Explain colours and marks."""
     colours = {"the paper's other methods": SKY, "the paper's locking": GREEN, "ours": ORANGE}
     handles: list[Artist] = [
         Patch(facecolor=colour, edgecolor=BLACK, lw=0.7, label=label)

@@ -14,17 +14,7 @@ from lockquack.methods.method import METHODS
 from lockquack.operators import Operator
 from lockquack.paper.scenarios import MODELS
 
-#: Our names in the order of the paper's list, then ours; by their labels.
-PAPER = (
-    "select by ML",
-    "BMA",
-    "select",
-    "stack",
-    "select by H",
-    "lock",
-)
-OURS = ("lock by log", "quack", "hybrid", "hoelder")
-#: What the figures call them.
+#: What the figures call the methods: the paper's in its order, then ours.
 TITLES = {
     "select by ML": "selection, marginal lik.",
     "BMA": "BMA",
@@ -37,6 +27,7 @@ TITLES = {
     "hybrid": "hybrid, H",
     "hoelder": "Hölder, log score",
 }
+PAPER, OURS = tuple(TITLES)[:6], tuple(TITLES)[6:]
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Each observation predicted in-sample and from all others, and how the grid served."""
+    """Predictions of each observation, in-sample and leave-one-out, and the error of the grid."""
 
     in_sample: Jet  # (n,), (n, 1)
     loo: Jet
@@ -173,7 +173,7 @@ def predict(X: Array, y: Array, lattice: Lattice | None = None) -> Predictions:
 
 
 def _jets(y: Array, offset: Array, spread: Array) -> Jet:
-    """Return normal jets at y, off the mean by so much; the grid becomes one axis, (s l, n)."""
+    """Return normal jets at y with mean y − offset; the grid becomes one axis, (s l, n)."""
     flat = offset.reshape(-1, y.size)
     density = Density.of("normal", mu=y - flat, sigma=spread.reshape(-1, y.size))
     return density.jet(y)

@@ -21,7 +21,7 @@ import pandas as pd
 
 from lockquack import __version__
 from lockquack.errors import LockquackError, ParameterError
-from lockquack.files.places import write_text, written_whole
+from lockquack.files.places import write_text
 from lockquack.parallel.progress import progress_bar
 
 Rows = list[dict[str, Any]]
@@ -156,17 +156,3 @@ def _one_thread_each() -> Iterator[None]:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
-
-
-def write_table(table: pd.DataFrame, folder: Path, name: str) -> list[Path]:
-    """Write a table as CSV and, if pyarrow is there, as Parquet; return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.csv"]
-    with written_whole(paths[0]) as unfinished:
-        table.to_csv(unfinished, index=False, float_format="%.10g")
-    if find_spec("pyarrow") is None:
-        return paths
-    paths.append(folder / f"{name}.parquet")
-    with written_whole(paths[1]) as unfinished:
-        table.to_parquet(unfinished, index=False)
-    return paths

@@ -86,8 +86,8 @@ def sample_scenarios(seed: np.random.SeedSequence, n: int = N_DRAWS) -> list[Sam
 def sample_locked(scenario: Scenario, rng: np.random.Generator, n: int = N_DRAWS) -> Sampled:
     """Fit on one data set; draw n times by importance sampling and n times exactly."""
     y = rng.normal(scenario.mean, np.sqrt(scenario.variance), N_TRAIN)
-    evidence = closed_form_densities(loo_predictions(y), y)
-    weights = fit("lock", evidence, log_marginal_likelihoods(y)).weights
+    densities = closed_form_densities(loo_predictions(y), y)
+    weights = fit("lock", densities, log_marginal_likelihoods(y)).weights
     components = predictions(y)
     grid = grid_of(components, _STEP)
     pooled = _log_pool(components, weights, grid)

@@ -6,21 +6,26 @@ r"""The paper's two models, their exact predictions, and the four truths.
     M_2:&\quad y \sim N(0, \theta_2), \; \theta_2 \sim \text{scaled-inverse-}\chi^2(0.1, 1)
 
 Second arguments are variances. Both models are conjugate: their predictions are a normal and a
-Student t, with or without an observation left out.
+Student t, with or without an observation left out, and draws from their posteriors are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
 from lockquack.families import Family, get_family
 from lockquack.jets import Array, Jet
+from lockquack.models.model import Model
+from lockquack.sources.family import from_family
 
 MODELS = ("M1", "M2")
+#: Parameters of each model's normal likelihood by name, (chain, draw) or one number.
+Draws = dict[str, dict[str, Any]]
 #: Variance of the prior of M1's mean; degrees of freedom and scale² of that of M2's variance.
 PRIOR_VARIANCE, PRIOR_NU, PRIOR_SCALE = 10.0, 0.1, 1.0
 
@@ -67,7 +72,7 @@ class Density:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """Smallest location, largest location, and smallest and largest spread around them."""
+        """Smallest location, largest location, and largest spread."""
         location, spread = self.family.location(self.parameters), self._spread
         return float(location.min()), float(location.max()), float(spread.max())
 
@@ -121,3 +126,21 @@ def log_marginal_likelihoods(y: Array) -> Array:
     second = gammaln(shape + 0.5 * n) - gammaln(shape) - 0.5 * n * np.log(2 * np.pi)
     second += shape * np.log(rate) - (shape + 0.5 * n) * np.log(rate + 0.5 * squares)
     return np.array([first, second])
+
+
+def posterior_draws(
+    y: Array, rng: np.random.Generator, shape: tuple[int, int] = (4, 1000)
+) -> Draws:
+    """Draw from both posteriors, independently."""
+    n = y.size
+    variance = 1.0 / (n + 1.0 / PRIOR_VARIANCE)
+    mean = variance * y.sum() + np.sqrt(variance) * rng.normal(size=shape)
+    squares = PRIOR_NU * PRIOR_SCALE + np.square(y).sum()
+    scale = np.sqrt(squares / rng.chisquare(PRIOR_NU + n, size=shape))
+    first, second = MODELS
+    return {first: {"mu": mean, "sigma": 1.0}, second: {"mu": 0.0, "sigma": scale}}
+
+
+def models_at(y: Array, draws: Draws) -> dict[str, Model]:
+    """Make models of these outcomes, those of the posterior or new ones, as a user does."""
+    return {name: from_family("normal", y=y, **parameters) for name, parameters in draws.items()}

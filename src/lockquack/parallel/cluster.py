@@ -11,17 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lockquack.errors import LockquackError, ParameterError
-from lockquack.parallel.threads import (
-    in_dask_worker,
-    linear_algebra,
-    n_threads,
-)
-
-if TYPE_CHECKING:
-    pass
+from lockquack.parallel.threads import in_dask_worker, linear_algebra, n_threads
 
 
 def active_client() -> Any:

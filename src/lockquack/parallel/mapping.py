@@ -9,18 +9,12 @@ from contextlib import nullcontext
 from typing import Any, Protocol, Self, TypeVar
 
 from lockquack.parallel.cluster import active_client
-from lockquack.parallel.threads import (
-    reuse_memory,
-    thread_map,
-)
+from lockquack.parallel.threads import reuse_memory, thread_map
 
 T = TypeVar("T")
-
 R = TypeVar("R")
-
 #: Draws × observations that a task on a cluster has at most: a second or two of work.
 _CELLS_PER_TASK = 2**26
-
 #: Held on a worker while it reads a model that several threads must not read at once.
 _ONE_AT_A_TIME = threading.Lock()
 

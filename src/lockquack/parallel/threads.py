@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-
 _VARIABLE = "LOCKQUACK_NUM_THREADS"
-
-
-#: What dask sets for its workers; and what a process comes to by itself that nobody tells
-#: otherwise: bytes of an array from which it is given back to the system at once
-#: (M_MMAP_THRESHOLD), and of freed memory that is kept (M_TRIM_THRESHOLD).
+#: How many bytes of freed memory the workers of dask keep, unless users say otherwise.
 _TRIM_OF_DASK = "65536"
-
-
+#: Settings of glibc's malloc, at what it arrives at by itself in a long computation. Arrays of
+#: more bytes go back to the system when they are freed (M_MMAP_THRESHOLD); of the rest, so many
+#: bytes are kept (M_TRIM_THRESHOLD).
 _ALLOCATOR = {-3: 2**25, -1: 2**26}
 
 

@@ -1,4 +1,4 @@
-"""What models and combinations predict for an observation, and what came."""
+"""Predictive densities of single observations, and the observed outcomes."""
 
 from __future__ import annotations
 
@@ -168,8 +168,7 @@ def _grid_for(count: int) -> np.ndarray:
 
 def _draw(ax: Axes, panel: DensityPanel, weights: Mapping[str, float] | None) -> dict[str, Artist]:
     names = list(panel.models)
-    shares = None if weights is None else [weights.get(name, 0.0) for name in names]
-    colours = model_colours(names, shares)
+    colours = model_colours(names, weights)
     points = panel.discrete and len(panel.y) <= _STEMS
     handles: dict[str, Artist] = {}
     others: Artist | None = None

@@ -1,4 +1,4 @@
-"""Calibration: the distribution of probabilities that should be uniform."""
+"""Calibration: the distribution of PIT values, which should be uniform."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lockquack.plots.style import (
     plain,
 )
 from lockquack.quadrature.uniformity import ecdf_band
+from lockquack.totals import effective_number
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -33,6 +34,7 @@ def plot_pit(
     combinations: Mapping[str, Array],
     *,
     weights: Mapping[str, float] | None = None,
+    case_weights: Array | None = None,
     prob: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
@@ -46,12 +48,12 @@ def plot_pit(
     ----------
     models, combinations
         Name → probabilities F(y), one per observation, as :meth:`Combination.pit` returns them.
-    weights
-        Weights of the models: of more than four, those with most weight have a colour each.
+    weights, ax
+        As for :func:`plot_density`.
+    case_weights
+        How often each observation counts; once by default.
     prob
         Probability with which independent uniform numbers stay in the band everywhere.
-    ax
-        Axes to draw on, by default those of a new figure.
 
     Returns
     -------
@@ -69,20 +71,22 @@ def plot_pit(
     """
     n = _common_size([*models.values(), *combinations.values()])
     ax = new_axes(ax, 2.9)
+    n = max(1, round(effective_number(case_weights, n)))
     places, low, high = ecdf_band(n, as_probability("prob", prob))
     at = np.concatenate([[0.0], places, [1.0]])
     lower, upper = np.pad(low - places, 1), np.pad(high - places, 1)
     band = ax.fill_between(at, lower, upper, color=GREY, alpha=0.25, lw=0)
     ax.axhline(0.0, color=BLACK, lw=0.6)
     handles: dict[str, Artist] = {}
-    shares = None if weights is None else [weights.get(name, 0.0) for name in models]
-    colours = model_colours(list(models), shares)
+    colours = model_colours(list(models), weights)
     for name, colour in sorted(colours.items(), key=lambda item: item[1] == GREY):
         label = "other models" if colour == GREY else name
         width = 0.8 if colour == GREY else 1.3
-        (handles[label],) = ax.plot(at, _difference(models[name], places), color=colour, lw=width)
+        (handles[label],) = ax.plot(
+            at, _difference(models[name], places, case_weights), color=colour, lw=width
+        )
     for name, (colour, ls) in combination_styles(list(combinations)).items():
-        line = _difference(combinations[name], places)
+        line = _difference(combinations[name], places, case_weights)
         (handles[name],) = ax.plot(at, line, color=colour, ls=ls, lw=2.2)
     legend_above(ax, {**handles, f"{100 * prob:g} % band": band})
     ax.set_xlim(0, 1)
@@ -93,10 +97,12 @@ def plot_pit(
     return ax
 
 
-def _difference(pit: Array, places: Array) -> Array:
-    """Share of values up to each place, minus the place; zero at both ends."""
-    share = np.searchsorted(np.sort(pit, axis=None), places, side="right") / np.size(pit)
-    return np.pad(share - places, 1)
+def _difference(pit: Array, places: Array, case_weights: Array | None) -> Array:
+    """Return the empirical distribution function minus the uniform one; zero at both ends."""
+    order = np.argsort(pit, axis=None)
+    counts = np.ones(order.size) if case_weights is None else case_weights[order]
+    below = np.searchsorted(np.ravel(pit)[order], places, side="right")
+    return np.pad(np.cumsum(counts)[below - 1] * (below > 0) / counts.sum() - places, 1)
 
 
 def _common_size(series: Iterable[Array]) -> int:

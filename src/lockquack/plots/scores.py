@@ -21,6 +21,7 @@ from lockquack.plots.style import (
     shortened,
     whole_ticks,
 )
+from lockquack.totals import error_of_total
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +35,7 @@ def plot_scores(
     names: tuple[str, str],
     *,
     labels: Sequence[str] | None = None,
+    case_weights: Array | None = None,
     worst: int = 5,
     score: str = "score",
     ax: Axes | None = None,
@@ -48,6 +50,8 @@ def plot_scores(
         What the two are called.
     labels
         What the observations are called, by default their positions.
+    case_weights
+        How often each observation counts; once by default. Differences are drawn times these.
     worst
         How many observations to label: those at which the first prediction loses most.
     score
@@ -68,7 +72,8 @@ def plot_scores(
     >>> ax.get_title(loc="left"), [text.get_text() for text in ax.texts]
     ('locking − tree: −0.4 ± 1.2', ['1'])
     """
-    values = np.asarray(differences, dtype=np.float64).ravel()
+    apart = np.asarray(differences, dtype=np.float64).ravel()
+    values = apart if case_weights is None else apart * case_weights
     n = values.size
     ax = new_axes(ax, 2.8)
     place = np.arange(n)
@@ -87,13 +92,14 @@ def plot_scores(
             label, (float(i), values[i]), (-4 if left else 4, 0), textcoords="offset points",
             ha="right" if left else "left", va="center", fontsize=SMALL,
         )  # fmt: skip
-    error = f" ± {np.sqrt(n) * values.std(ddof=1):.1f}" if n > 1 else ""
+    error = f" ± {error_of_total(apart, case_weights):.1f}" if n > 1 else ""
     total = f"{values.sum():+.1f}".replace("-", "−")
     room = max(10, letters_across(ax) // 2 - 14)
     first, second = (literal(shortened(name, room)) for name in names)
     ax.set_title(f"{first} − {second}: {total}{error}", loc="left", fontsize=TEXT)
     ax.set_xlabel("observation", fontsize=TEXT)
-    ax.set_ylabel(f"difference in {score}", fontsize=TEXT)
+    times = "" if case_weights is None else " × case weight"
+    ax.set_ylabel(f"difference in {score}{times}", fontsize=TEXT)
     whole_ticks(ax)
     ax.margins(x=0.03, y=0.08)
     plain(ax)

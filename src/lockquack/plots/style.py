@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
+#: Blue with much white.
+PALE = "#A6CCE3"
 
 #: Colours of the models that are told apart; more of them are grey.
 _MODELS = (BLUE, ORANGE, SKY, PURPLE)
@@ -26,6 +28,8 @@ TEXT, SMALL = 9.0, 8.0
 WIDTH = 5.0
 #: Width of an average letter, of its size.
 _LETTER = 0.6
+#: Share of the width that the name of a row may have.
+_NAME = 0.38
 
 
 def new_axes(ax: Axes | None, height: float, width: float = WIDTH) -> Axes:
@@ -63,7 +67,7 @@ def plain(axis: Axes) -> None:
 
 
 def literal(name: str) -> str:
-    """Return a user's name as matplotlib shows it letter by letter, dollars and all."""
+    """Escape dollar signs, so that matplotlib does not take a name for a formula."""
     return name.replace("$", r"\$")
 
 
@@ -117,7 +121,9 @@ def letters_across(axis: Axes) -> int:
     return int(inches * 72 / (_LETTER * SMALL))
 
 
-def model_colours(names: Sequence[str], weights: Sequence[float] | None = None) -> dict[str, str]:
+def model_colours(
+    names: Sequence[str], weights: Mapping[str, float] | None = None
+) -> dict[str, str]:
     """Choose a colour for each model: of many, those with most weight have one of their own.
 
     Examples
@@ -125,12 +131,9 @@ def model_colours(names: Sequence[str], weights: Sequence[float] | None = None) 
     >>> model_colours(["a", "b"])
     {'a': '#0072B2', 'b': '#E69F00'}
     """
-    order = (
-        np.arange(len(names)) if weights is None else np.argsort(-np.abs(weights), kind="stable")
-    )
-    told_apart = order[: len(_MODELS)] if len(names) > len(_MODELS) else order
+    heaviest = sorted(names, key=lambda name: -abs((weights or {}).get(name, 0.0)))
     colours = iter(_MODELS)
-    return {name: next(colours) if k in told_apart else GREY for k, name in enumerate(names)}
+    return {name: next(colours) if name in heaviest[: len(_MODELS)] else GREY for name in names}
 
 
 def combination_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -159,8 +162,27 @@ def legend_above(axis: Axes, handles: Mapping[str, Artist], *, whole_figure: boo
     )
 
 
+def name_rows(axis: Axes, names: Sequence[str], below: Mapping[str, str] | None = None) -> None:
+    """Label rows by names, from top to bottom, with a second line below some of them."""
+    short = short_names(names, int(_NAME * letters_across(axis)))
+    labels = [f"{short[name]}\n{(below or {}).get(name, '')}".rstrip() for name in names]
+    axis.set_yticks(np.arange(len(names)), labels)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    plain(axis)
+    axis.spines["left"].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+
+
+def write_beside(axis: Axes, row: float, text: str, colour: str = BLACK) -> None:
+    """Write text to the right of the axes, beside a row."""
+    axis.annotate(
+        text, (1.0, row), (5, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+        va="center", fontsize=SMALL, annotation_clip=False, color=colour,
+    )  # fmt: skip
+
+
 def whole_ticks(axis: Axes) -> None:
-    """Let the ticks of the horizontal axis be whole numbers."""
+    """Put ticks of the horizontal axis at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))

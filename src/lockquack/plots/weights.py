@@ -1,4 +1,4 @@
-"""Weights and how sure they are."""
+"""Weights with their uncertainty."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import xarray as xr
 from lockquack.numeric import as_probability
 from lockquack.plots.style import (
     BLACK,
-    SMALL,
     TEXT,
     combination_styles,
     legend_above,
-    letters_across,
+    name_rows,
     new_axes,
-    plain,
-    short_names,
+    write_beside,
 )
 
 if TYPE_CHECKING:
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Share of the height of a row that the weights of several combinations spread over.
 _SPREAD = 0.6
-#: Share of the width that a model's name may have.
-_NAME = 0.38
 
 
 def plot_weights(
@@ -85,12 +81,13 @@ def plot_weights(
             series.values, rows, "o", ms=5, color=colour, mec="white", mew=0.6, zorder=3
         )
         for row, value in zip(rows, series.values, strict=True):
-            ax.annotate(
-                f"{value:.2f}", (1.0, row), (5, 0), xycoords=("axes fraction", "data"),
-                textcoords="offset points", va="center", fontsize=SMALL, annotation_clip=False,
-                color=colour if len(weights) > 1 else BLACK,
-            )  # fmt: skip
-    _finish(ax, names, remarks or {})
+            write_beside(ax, row, f"{value:.2f}", colour if len(weights) > 1 else BLACK)
+    low, high = ax.get_xlim()
+    ax.set_xlim(min(-0.02, low), max(1.02, high))
+    name_rows(ax, names, remarks)
+    ax.grid(axis="x", lw=0.4, alpha=0.4)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("weight", fontsize=TEXT)
     if len(weights) > 1:
         legend_above(ax, handles)
     return ax
@@ -103,20 +100,3 @@ def _draw_intervals(
     for share, width in ((prob, 1.2), (prob / 2, 3.0)):
         low, high = np.quantile(draws.values, [(1 - share) / 2, (1 + share) / 2], axis=0)
         ax.hlines(rows, low, high, color=colour, lw=width, zorder=2)
-
-
-def _finish(ax: Axes, names: list[str], remarks: Mapping[str, str]) -> None:
-    labels = [
-        f"{short}\n{remarks[name]}" if name in remarks else short
-        for name, short in short_names(names, int(_NAME * letters_across(ax))).items()
-    ]
-    ax.set_yticks(np.arange(len(names)), labels)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    low, high = ax.get_xlim()
-    ax.set_xlim(min(-0.02, low), max(1.02, high))
-    plain(ax)
-    ax.spines["left"].set_visible(False)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", lw=0.4, alpha=0.4)
-    ax.set_axisbelow(True)
-    ax.set_xlabel("weight", fontsize=TEXT)

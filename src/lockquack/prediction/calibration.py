@@ -15,26 +15,28 @@ from numpy.typing import ArrayLike
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array
+from lockquack.models.observations import Observations
 from lockquack.numeric import as_generator, as_numeric
 from lockquack.quadrature.intervals import HasIntervals, IntervalKind
 from lockquack.quadrature.uniformity import uniformity
+from lockquack.totals import average
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What predictions say of the outcomes that were observed, as :func:`look_at` finds it."""
+    """Intervals and distribution functions at the outcomes, from :func:`intervals_and_cdf`."""
 
     numbers: Array  # (2 prob + 2, n)
 
-    def coverage(self, y: Array) -> Array:
+    def coverage(self, y: Array, weights: Array | None = None) -> Array:
         """Share of outcomes (n,) that lie in the intervals of each probability, (prob,)."""
         low, high = self._ends()
-        return np.asarray(((low <= y) & (y <= high)).mean(axis=1))
+        return average(((low <= y) & (y <= high)).astype(np.float64), weights)
 
-    def widths(self) -> Array:
+    def widths(self, weights: Array | None = None) -> Array:
         """Mean width of the intervals of each probability, (prob,)."""
         low, high = self._ends()
-        return np.asarray((high - low).mean(axis=1))
+        return average(high - low, weights)
 
     def pit(self, random_seed: Any) -> Array:
         """Probabilities F(y), (n,); of whole numbers a random one between F(y − 1) and F(y).
@@ -51,7 +53,7 @@ class Calibrated:
         return self.numbers[:-2:2], self.numbers[1:-2:2]
 
 
-def look_at(
+def intervals_and_cdf(
     predicted: HasIntervals,
     y: Array,
     *,
@@ -69,7 +71,7 @@ def look_at(
 
 
 def read_probabilities(probs: ArrayLike) -> tuple[float, ...]:
-    """Read one or more probabilities; whether they are some is seen where they are used."""
+    """Read one or more numbers; that they lie between 0 and 1 is checked where they are used."""
     wanted = np.atleast_1d(np.asarray(as_numeric("probs", probs, ParameterError), np.float64))
     if wanted.ndim > 1 or wanted.size == 0:
         raise ParameterError(f"probs must be one or more probabilities; got {probs!r}.")
@@ -78,24 +80,25 @@ def read_probabilities(probs: ArrayLike) -> tuple[float, ...]:
 
 def coverage_table(
     calibrated: Mapping[str, Calibrated],
-    outcomes: Array,
+    observations: Observations,
     probs: Sequence[float],
     random_seed: int,
 ) -> pd.DataFrame:
-    """Share of outcomes (n, d) within intervals, and uniformity, by prediction.
+    """Share of outcomes within intervals, and uniformity, by prediction.
 
     The components of an outcome depend on each other: each has a test of its own, and the
     smallest p-value counts, times their number.
     """
-    y, d = outcomes.reshape(-1), outcomes.shape[1]
+    outcomes, weights, d = observations.values, observations.weights, observations.d
+    y, repeated = outcomes.reshape(-1), None if weights is None else np.repeat(weights, d)
     table = {}
     for name, each in calibrated.items():
-        shares = zip(probs, each.coverage(y).tolist(), strict=True)
+        shares = zip(probs, each.coverage(y, repeated).tolist(), strict=True)
         pit = each.pit(random_seed).reshape(outcomes.shape)
-        smallest = min(uniformity(component) for component in pit.T)
+        smallest = min(uniformity(component, weights) for component in pit.T)
         table[name] = {
             **{f"{prob:g}": share for prob, share in shares},
-            f"width_{probs[-1]:g}": float(each.widths()[-1]),
+            f"width_{probs[-1]:g}": float(each.widths(repeated)[-1]),
             "uniformity_p": min(1.0, d * smallest),
         }
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("model")

@@ -1,4 +1,4 @@
-r"""Distributions of numbers that are known by draws, each of some weight.
+r"""Empirical distributions of weighted draws.
 
 Draws of the combination itself tell the distributions of the components of vectors. Draws that
 came with the models, in ArviZ's ``posterior_predictive``, tell the distribution function of a
@@ -7,7 +7,8 @@ mixture,
 .. math:: F(y) = \sum_k w_k \sum_s W_{ks}\, 1[\tilde y_{ks} \le y],
 
 with equal :math:`W_{ks}`, or those of Pareto-smoothed importance sampling to leave an observation
-out. Of other pools they tell nothing: these depend on the models' densities at the same outcome.
+out; a draw of the mixture is one of them, chosen with these probabilities. Of other pools they tell
+nothing: these depend on the models' densities at the same outcome.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from lockquack.draws.psis import psis
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.models.source import Source
-from lockquack.operators import Operator
+from lockquack.operators import Linear, Operator
 from lockquack.operators.pool import Pool
+from lockquack.prediction.vectors import ModelTarget
 from lockquack.quadrature.intervals import HasIntervals
 from lockquack.words import NAME_ITS_LIKELIHOOD, STACKING
 
@@ -40,7 +42,7 @@ class WeightedDraws(HasIntervals):
     def of(
         cls, draws: Array, weights: Array | None = None, *, whole: bool = False
     ) -> WeightedDraws:
-        """Take draws in any order, (draw, n), of equal weight or of weights of any sum."""
+        """Sort draws (draw, n); weights, by default equal, need not sum to one."""
         weights = np.ones_like(draws) if weights is None else weights
         order = draws.argsort(axis=0)
         mass = np.take_along_axis(weights, order, axis=0).cumsum(axis=0)
@@ -100,7 +102,73 @@ def stored_mixture(models: Mapping[str, Source], pool: Pool, *, loo: bool) -> We
     )
 
 
-def _require_known(models: Mapping[str, Source], operator: Operator) -> None:
+def sample_mixture(
+    models: Mapping[str, Source], pool: Pool, n: int, *, loo: bool, rng: np.random.Generator
+) -> Array:
+    """Draw from a mixture of models with stored draws, (n, observation, component).
+
+    Models that can be evaluated may be among them. Whole numbers stay whole.
+    """
+    _require_known(models, pool.operator, evaluable_too=True)
+    shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
+    first = next(iter(models.values()))
+    members = [_Member.of(name, model, loo=loo) for name, model in models.items()]
+    drawn = np.empty((n, first.n_obs, first.n_components))
+    for obs in range(first.n_obs):
+        share = shares[:, min(obs, shares.shape[1] - 1)]
+        counts = rng.multinomial(n, share / share.sum())
+        parts = [
+            member.draw(obs, count, rng) for member, count in zip(members, counts, strict=True)
+        ]
+        drawn[:, obs] = rng.permutation(np.concatenate(parts))
+    return drawn.astype(np.int64) if all(member.whole for member in members) else drawn
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One model of a mixture, of which outcomes are drawn."""
+
+    name: str
+    source: Source
+    loo: bool
+    #: Stored outcomes, (sample, n, d), and the weights of the draws, (sample, n).
+    outcomes: Array | None
+    weights: Array | None
+
+    @classmethod
+    def of(cls, name: str, source: Source, *, loo: bool) -> _Member:
+        if source.outcome_draws is None:
+            return cls(name, source, loo, None, None)
+        size = source.n_samples, source.n_obs
+        outcomes = _outcomes(name, source).reshape(*size, source.n_components)
+        weights = _draw_weights(source, loo=loo).reshape(size)
+        return cls(name, source, loo, outcomes, weights)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its outcomes are whole numbers."""
+        if self.outcomes is None:
+            return self.source.likelihood.discrete
+        return self.outcomes.dtype.kind in "biu"
+
+    def draw(self, obs: int, count: int, rng: np.random.Generator) -> Array:
+        """Draw outcomes of one observation, (count, d)."""
+        if self.outcomes is None or self.weights is None:
+            alone = Pool(Linear(), np.ones(1), 1)
+            target = ModelTarget({self.name: self.source}, alone, obs, loo=self.loo)
+            return target.draw_component(0, count, rng)
+        weights = self.weights[:, obs]
+        chosen = rng.choice(len(weights), size=count, p=weights / weights.sum())
+        return self.outcomes[chosen, obs]
+
+
+def _require_known(
+    models: Mapping[str, Source], operator: Operator, *, evaluable_too: bool = False
+) -> None:
+    """Refuse pools other than mixtures, and models without stored draws.
+
+    Those that can be evaluated may do without, where it is said so.
+    """
     unknown = next(name for name, model in models.items() if not model.can.evaluate)
     if not operator.normalised:
         raise UnsupportedError(
@@ -112,7 +180,7 @@ def _require_known(models: Mapping[str, Source], operator: Operator) -> None:
             ".)",
         )
     for name, model in models.items():
-        if model.outcome_draws is None:
+        if model.outcome_draws is None and not (evaluable_too and model.can.evaluate):
             raise UnsupportedError(
                 f"Model {unknown!r} is known at the observed outcomes only, and model {name!r} has "
                 "no predictive draws. Make all models with from_family or a PPL adapter, or read "
@@ -131,7 +199,7 @@ def _outcomes(name: str, model: Source) -> Array:
 
 def _draw_weights(model: Source, *, loo: bool) -> Array:
     """Weights of the draws at each observation, (chain, draw, n)."""
-    if not loo:
+    if not loo or model.is_left_out:
         return np.full((model.n_chains, model.n_draws, model.n_obs), 1.0 / model.n_samples)
     return np.concatenate(list(model.map_groups(_loo_weights, ("logp",))), axis=2)
 

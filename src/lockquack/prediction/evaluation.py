@@ -1,4 +1,4 @@
-"""What a pool of models predicts, as arrays; see :class:`lockquack.prediction.prediction`."""
+"""What a pool of models predicts, as arrays; :class:`.Prediction` labels them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from functools import cached_property, partial
 import numpy as np
 
 from lockquack.jets import Array
-from lockquack.models.model import Model, sources_of
+from lockquack.models.model import Model, sources_of, told_of
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
 from lockquack.numeric import as_generator
 from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
-from lockquack.prediction.calibration import Calibrated, look_at
-from lockquack.prediction.draws import WeightedDraws, stored_mixture
+from lockquack.prediction.calibration import Calibrated, intervals_and_cdf
+from lockquack.prediction.distribution import (
+    PooledDistribution,
+    ask_side_by_side,
+    distribution_of,
+)
+from lockquack.prediction.draws import WeightedDraws, sample_mixture, stored_mixture
 from lockquack.prediction.examine import examine_density, examine_draws, examine_pareto
 from lockquack.prediction.members import require_evaluable
-from lockquack.prediction.pooled import (
-    Normalised,
-    PooledDistribution,
-    at_observed,
-    mix,
-    observed_densities,
-)
-from lockquack.prediction.streamed import ask_side_by_side, distribution_of
+from lockquack.prediction.pooled import Normalised, evaluate_mixture, observed_densities
 from lockquack.prediction.vectors import normalise_by_draws, sample_each
 from lockquack.quadrature.intervals import HasIntervals, IntervalKind
-from lockquack.remarks import warn
+from lockquack.remarks import Remark, warn
 from lockquack.remarks.densities import Affected
 from lockquack.sampling.samplers import Drawn
 
@@ -39,7 +37,7 @@ _DRAWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A pool of models at some observations; what it computes it remembers."""
+    """A pool of models at some observations; results are cached."""
 
     models: Mapping[str, Model]
     pool: Pool
@@ -68,7 +66,7 @@ class Evaluation:
     @cached_property
     def marginals(self) -> PooledDistribution | WeightedDraws:
         """The distributions of outcomes, or of their components."""
-        if not all(source.can.evaluate for source in self.used[0].values()):
+        if not self.is_evaluable:
             return stored_mixture(*self.used, loo=self.loo)
         return self.pooled if self.is_scalar else WeightedDraws.of(self.draws.reshape(_DRAWS, -1))
 
@@ -79,30 +77,40 @@ class Evaluation:
         return np.stack([each.y for each in drawn], axis=1)
 
     def drawn(self, n: int, method: str, rng: np.random.Generator) -> Sequence[Drawn]:
-        """Draw from the pool at each observation; warn of where that went badly."""
+        """Draw from the pool at each observation; warn where the draws are unreliable."""
         require_evaluable(self.used[0], "the combination cannot be sampled", vectors=True)
         drawn = sample_each(
             *self.used, n, method, loo=self.loo, rng=rng, progressbar=self.progressbar
         )
-        warn(*examine_draws(drawn, self.observations))
+        self._warn(*examine_draws(drawn, self.observations))
         return drawn
+
+    @property
+    def is_evaluable(self) -> bool:
+        """Whether the densities of all models with weight are known anywhere."""
+        return all(source.can.evaluate for source in self.used[0].values())
+
+    def stored(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw from a mixture by the draws that its models came with, (draw, n, d)."""
+        self.warn_of_pareto("draws")
+        return sample_mixture(*self.used, n, loo=self.loo, rng=rng)
 
     @cached_property
     def normalised(self) -> Normalised:
-        """Log densities at the outcomes and normalisers; warns of what is wrong, once."""
+        """Log densities at the outcomes, and normalisers; warns once where these are bad."""
         result = self._normalise()
-        warn(*examine_density(self.used[0], result, self.observations))
+        self._warn(*examine_density(self.used[0], result, self.observations))
         return result
 
     def _normalise(self) -> Normalised:
         sources, pool = self.used
         models = {name: self.models[name] for name in sources}
         if pool.operator.normalised:
-            return mix(models, pool, loo=self.loo, progressbar=self.progressbar)
+            return evaluate_mixture(models, pool, loo=self.loo, progressbar=self.progressbar)
         if self.is_scalar:
             pooled = self.pooled
             logp = observed_densities(models, loo=self.loo, progressbar=self.progressbar)
-            return at_observed(pooled, logp)
+            return pooled.at_observed(logp)
         require_evaluable(sources, "the combination cannot be normalised", vectors=True)
         return normalise_by_draws(
             models,
@@ -115,9 +123,9 @@ class Evaluation:
     def calibrated(
         self, pools: Mapping[str, Pool], probs: Sequence[float] = (), kind: IntervalKind = "central"
     ) -> dict[str, Calibrated]:
-        """Look at the outcomes with pools of the models, and with each model."""
+        """Calibrate pools of the models, and each model, by the outcomes."""
         y, sources = self.observations.values.reshape(1, -1), sources_of(self.models)
-        question = partial(look_at, probs=probs, kind=kind)
+        question = partial(intervals_and_cdf, probs=probs, kind=kind)
         if not self.is_scalar or not all(source.can.evaluate for source in sources.values()):
             drawn = self._marginals_of(pools)
             return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
@@ -127,7 +135,6 @@ class Evaluation:
             question,
             y,
             loo=self.loo,
-            what="coverage cannot be computed",
             progressbar=self.progressbar,
         )
         names = [*pools, *sources]
@@ -145,4 +152,7 @@ class Evaluation:
         if self.loo:
             pareto_k = [model.loo().pareto_k for model in self.models.values()]
             sources = sources_of(self.models)
-            warn(*examine_pareto(sources, pareto_k, self.observations, affected))
+            self._warn(*examine_pareto(sources, pareto_k, self.observations, affected))
+
+    def _warn(self, *remarks: Remark) -> None:
+        warn(*remarks, told=told_of(self.models))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.jets import Array
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
@@ -35,17 +33,26 @@ def examine_pareto(
     observations: Observations,
     affected: Affected,
 ) -> list[Remark]:
-    """Remark on leave-one-out densities that importance sampling cannot give."""
-    remarks: list[Remark] = []
-    for (name, model), k_hat in zip(models.items(), pareto_k, strict=True):
-        limit = pareto_k_threshold(model.n_samples)
-        bad = int((k_hat > limit).sum())
-        if bad:
-            worst = int(k_hat.argmax())
-            place = observations.describe(worst)
-            largest = float(k_hat[worst])
-            remarks.append(HighParetoK(name, bad, float(limit), largest, place, affected))
-    return remarks
+    """Remark on leave-one-out densities with a high Pareto k̂."""
+    k_hat = dict(zip(models, pareto_k, strict=True))
+    limits = {name: model.pareto_limit for name, model in models.items()}
+    counts = {name: int((k_hat[name] > limits[name]).sum()) for name in models}
+    bad = tuple(name for name, count in counts.items() if count)
+    if not bad:
+        return []
+    worst = max(bad, key=lambda name: float(k_hat[name].max()))
+    at = int(k_hat[worst].argmax())
+    return [
+        HighParetoK(
+            models=bad,
+            counts=tuple(counts[name] for name in bad),
+            limit=float(min(limits[name] for name in bad)),
+            worst=float(k_hat[worst][at]),
+            worst_model=worst,
+            observation=observations.describe(at),
+            affected=affected,
+        )
+    ]
 
 
 def examine_quadrature(wrong: Array, observations: Observations) -> list[Remark]:
@@ -62,26 +69,19 @@ def examine_density(
     models: Mapping[str, Source], result: Normalised, observations: Observations
 ) -> list[Remark]:
     """Remark on a normalised density."""
+    wrong, by_sampling = result.missing.max(axis=0), list[Remark]()
     if isinstance(result, NormalisedBySampling):
-        exact = replace(result, relative_error=np.zeros_like(result.relative_error))
-        return [
-            *_examine_quadrature_of(models, exact, observations),
-            *_examine_sampling_of(result, observations),
-        ]
-    return _examine_quadrature_of(models, result, observations)
-
-
-def _examine_quadrature_of(
-    models: Mapping[str, Source], result: Normalised, observations: Observations
-) -> list[Remark]:
-    wrong = np.maximum(result.relative_error, result.missing.max(axis=0))
+        by_sampling = _examine_sampling(result, observations)
+    else:
+        wrong = np.maximum(result.relative_error, wrong)
     return [
         *examine_pareto(models, result.pareto_k, observations, "density"),
         *examine_quadrature(np.where(np.isfinite(result.logp), wrong, np.inf), observations),
+        *by_sampling,
     ]
 
 
-def _examine_sampling_of(result: NormalisedBySampling, observations: Observations) -> list[Remark]:
+def _examine_sampling(result: NormalisedBySampling, observations: Observations) -> list[Remark]:
     error, k_hat = result.relative_error, result.importance_k
     bad = (error > _LARGE_ERROR) | (k_hat > _LARGE_K)
     if not bad.any():

@@ -1,4 +1,4 @@
-"""The models' predictive densities anywhere, and where on the line to look at them."""
+"""The models' predictive densities at any outcome, and break points for integrating them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class PredictiveDensity:
 
     @classmethod
     def of(cls, source: Source, obs: slice, loo: bool) -> PredictiveDensity:
-        """Look at a source at some observations, each left out of its own prediction or not."""
-        if not loo:
+        """Predict some observations, each left out of its own prediction or not."""
+        if not loo or source.is_left_out:
             return cls(source, obs, None, np.zeros(obs.stop - obs.start))
         return cls(source, obs, *psis(source.all_logp(obs)))
 
@@ -123,14 +123,16 @@ class PredictiveDensity:
                 yield chain, slice(start, min(start + step, n_draws))
 
 
-def members_at(models: Iterable[Source], obs: slice, *, loo: bool) -> list[PredictiveDensity]:
-    """Look at all models at some observations."""
+def predictive_densities(
+    models: Iterable[Source], obs: slice, *, loo: bool
+) -> list[PredictiveDensity]:
+    """Return the predictive densities of all models at some observations."""
     return [PredictiveDensity.of(model, obs, loo) for model in models]
 
 
 def log_components(models: Iterable[Source], obs: slice, y: Array, *, loo: bool) -> Array:
     """Log densities of all models at outcomes (point, obs) → (K, point, obs)."""
-    return components(members_at(models, obs, loo=loo))(y, np.arange(y.shape[1]))
+    return components(predictive_densities(models, obs, loo=loo))(y, np.arange(y.shape[1]))
 
 
 def components(members: Sequence[PredictiveDensity]) -> Components:
@@ -139,7 +141,7 @@ def components(members: Sequence[PredictiveDensity]) -> Components:
 
 
 def support_of(models: Mapping[str, Source], *, of_all: bool) -> tuple[float, float]:
-    """Outcomes that all models, or any of them, deem possible, as far as is known."""
+    """Return the ends of the support of all models together: intersection or union."""
     inner, outer = (max, min) if of_all else (min, max)
     known = [m.likelihood.support or (-np.inf, np.inf) for m in models.values()]
     low, high = inner(low for low, _ in known), outer(high for _, high in known)
@@ -149,7 +151,7 @@ def support_of(models: Mapping[str, Source], *, of_all: bool) -> tuple[float, fl
 
 
 def are_discrete(models: Mapping[str, Source]) -> bool:
-    """Whether the outcomes are discrete; a model of either kind beside one of the other fails."""
+    """Whether the outcomes are discrete; models of both kinds together are refused."""
     discrete = [name for name, model in models.items() if model.likelihood.discrete]
     if 0 < len(discrete) < len(models):
         other = next(name for name in models if name not in discrete)
@@ -161,9 +163,9 @@ def are_discrete(models: Mapping[str, Source]) -> bool:
 
 
 def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool = False) -> None:
-    """Refuse models that are known at the observed outcomes only, or have several components.
+    """Refuse models without densities away from the data, or with vector outcomes.
 
-    The latter are fine with ``vectors``.
+    With ``vectors``, vector outcomes are allowed.
     """
     for name, model in models.items():
         if not model.can.evaluate:
@@ -212,7 +214,7 @@ def break_points(
 
 
 def _inner_edges(members: Sequence[PredictiveDensity], support: tuple[float, float]) -> Array:
-    """Places inside the support where that of a component ends."""
+    """Return where the support of a component ends inside that of the pool."""
     known = [member.source.likelihood.support or () for member in members]
     return np.array(sorted({at for ends in known for at in ends if support[0] < at < support[1]}))
 

@@ -21,7 +21,7 @@ from lockquack.prediction.members import (
     are_discrete,
     break_points,
     components,
-    members_at,
+    predictive_densities,
     require_evaluable,
     support_of,
 )
@@ -57,9 +57,9 @@ class NodeGroup:
         return integral.log_value[0], integral.relative_error[0]
 
 
-def within(obs: slice, slices: Sequence[slice]) -> slice:
-    """Count observations from the first of some slices."""
-    return slice(obs.start - slices[0].start, obs.stop - slices[0].start)
+def counted_from(first: slice, obs: slice) -> slice:
+    """Return a slice of observations that are counted from the first of another slice."""
+    return slice(obs.start - first.start, obs.stop - first.start)
 
 
 def lay_nodes(
@@ -72,7 +72,7 @@ def lay_nodes(
     what: str = "the combination cannot be normalised",
     progressbar: bool | None = None,
 ) -> list[NodeGroup]:
-    """Evaluate the models where it takes to integrate pools of them, observation by observation.
+    """Evaluate the models at nodes that resolve integrals of their pools, by observation.
 
     Without ``pools``, the nodes resolve each model and the geometric mean of any two, so that
     most pools of them are resolved; :func:`refine_nodes` sees to a particular one. With
@@ -84,7 +84,7 @@ def lay_nodes(
     slices = next(iter(models.values())).observation_slices() if slices is None else slices
     discrete, support = are_discrete(models), support_of(models, of_all=of_all)
     lay = partial(_lay, support=support, discrete=discrete, loo=loo)
-    own = [[pool.at(within(obs, slices)) for pool in pools] for obs in slices]
+    own = [[pool.at(counted_from(slices[0], obs)) for pool in pools] for obs in slices]
     parts = []
     with progress_bar(slices[-1].stop, "densities on nodes", progressbar) as advance:
         node_groups = map_observations(lay, tuple(models.values()), slices, own)
@@ -97,9 +97,9 @@ def lay_nodes(
 def refine_nodes(
     node_groups: Sequence[NodeGroup], models: Mapping[str, Source], pool: Pooling, *, loo: bool
 ) -> list[NodeGroup]:
-    """Add nodes where a particular pool needs them; groups that need none stay what they are."""
+    """Add nodes where a pool needs them; groups that need none are returned as they are."""
     slices = [part.obs for part in node_groups]
-    pools = {part.obs.start: pool.at(within(part.obs, slices)) for part in node_groups}
+    pools = {part.obs.start: pool.at(counted_from(slices[0], part.obs)) for part in node_groups}
     rough = [
         part
         for part in node_groups
@@ -129,8 +129,10 @@ def _refine(
 ) -> NodeGroup | None:
     """Add nodes to those of a group; None if it needs none."""
     if part.grid is None:
-        return _more_outcomes(part, lambda: members_at(models, obs, loo=loo), support, pool)
-    grid = part.grid.refined(components(members_at(models, obs, loo=loo)), pool)
+        return _more_outcomes(
+            part, lambda: predictive_densities(models, obs, loo=loo), support, pool
+        )
+    grid = part.grid.refined(components(predictive_densities(models, obs, loo=loo)), pool)
     return replace(part, grid=grid, nodes=grid.nodes())
 
 
@@ -149,7 +151,7 @@ def _lay(
     discrete: bool,
     loo: bool,
 ) -> NodeGroup:
-    members = members_at(models, obs, loo=loo)
+    members = predictive_densities(models, obs, loo=loo)
     pareto_k = np.stack([member.pareto_k for member in members])
     if discrete:
         nodes, outcomes, missing = _all_outcomes(members, support, pools)
@@ -167,14 +169,14 @@ def _resolve(
     *,
     detailed: bool,
 ) -> tuple[Grid, Array]:
-    """Lay a grid; return also how much of each component's mass it does not find.
+    """Lay a grid; return also how much mass of each component it misses.
 
     A density integrates to one, so what is missing tells when the break points were too few.
     """
     line = Line(break_points(members, support, detailed=detailed), support)
     evaluate = components(members)
     grid = Grid.lay(evaluate, line).refined(evaluate, *pools)
-    each = general_pools(len(members))[: len(members)]
+    each = map(OneModel, range(len(members)))
     missing = np.abs(1.0 - np.exp(grid.integrate(*each).log_value))
     whole = np.array([_lies_within(member, support) for member in members])
     missing[~whole] = 0.0  # part of it lies where the pool is zero
@@ -184,7 +186,7 @@ def _resolve(
 def _all_outcomes(
     members: list[PredictiveDensity], support: tuple[float, float], pools: Sequence[Pooling]
 ) -> tuple[Nodes, Array, Array]:
-    """Take all outcomes from where nothing has mass yet to where nothing has any left."""
+    """Evaluate the models at all outcomes that have mass under them or the pools."""
     obs = members[0].obs
     seen = np.concatenate(
         [
@@ -195,7 +197,7 @@ def _all_outcomes(
     first, last = np.clip([np.floor(seen.min()), max(np.ceil(seen.max()), 8.0)], *support)
     start = np.arange(first, last + 1)
     evaluate = _on_outcomes(members)
-    each = general_pools(len(members))[: len(members)]
+    each = map(OneModel, range(len(members)))
     whole = np.array([_lies_within(member, support) for member in members])
     outcomes, logp = _widened(
         evaluate,
@@ -216,7 +218,7 @@ def _more_outcomes(
     support: tuple[float, float],
     pool: Pooling,
 ) -> NodeGroup | None:
-    """Add the outcomes that a particular pool has mass on, if it has some beyond the others."""
+    """Add outcomes on which a pool has mass; None if there are no more."""
     assert part.outcomes is not None
     outcomes, logp = _widened(
         lambda outcomes: _on_outcomes(members())(outcomes),
@@ -261,7 +263,7 @@ def _widened(
 
 
 def _has_more(before: Array, last: Array, total: Array) -> bool:
-    """Whether terms that go on to change at the rate of the last two add up to anything."""
+    """Whether the tail matters, if its terms continue at the rate of the last two."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         rate = np.where(np.isneginf(last), -np.inf, last - before)
         beyond = np.exp(last - total + rate) / -np.expm1(rate)

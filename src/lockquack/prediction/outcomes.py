@@ -1,4 +1,4 @@
-"""Outcomes as users give them and as they get them back: points to look at, and draws."""
+"""Outcomes as users give them, points to evaluate, and as they get them, draws."""
 
 from __future__ import annotations
 
@@ -33,9 +33,12 @@ def read_points(y: Any, observations: Observations) -> tuple[Array, Leading]:
         return observations.values.reshape(1, -1), None
     if isinstance(y, xr.DataArray):
         return _read_labelled(y, observations)
-    if isinstance(y, pd.Series) and len(observations.dims) == 1:
+    is_row_each = isinstance(y, pd.Series) or (
+        isinstance(y, pd.DataFrame) and observations.d > 1 and y.shape == observations.values.shape
+    )
+    if is_row_each and len(observations.dims) == 1:
         (own_dim,) = observations.dims
-        _require_own(from_pandas(y.rename_axis(None), own_dim, ""), observations)
+        _require_own(from_pandas(y, own_dim, "", named=False), observations)
     values = as_numeric("y", y).astype(np.float64)
     n, size = observations.n, observations.values.size
     own = () if observations.d == 1 else (observations.d,)
@@ -72,7 +75,7 @@ def _read_labelled(y: xr.DataArray, observations: Observations) -> tuple[Array, 
 
 
 def _require_own(y: xr.DataArray, observations: Observations) -> None:
-    """Refuse outcomes that are, by their labels, those of others or in another order."""
+    """Refuse outcomes whose labels are not those of the observations, in their order."""
     sizes = observations.sizes
     wrong = [dim for dim in sizes if y.sizes.get(dim, sizes[dim]) != sizes[dim]]
     if wrong:
@@ -80,7 +83,7 @@ def _require_own(y: xr.DataArray, observations: Observations) -> None:
             f"y has {y.sizes[wrong[0]]} values along {wrong[0]!r}; the combination has "
             f"{sizes[wrong[0]]} observations there."
         )
-    require_same_labels("y", labels_of(y), observations.labels, of="the combination")
+    require_same_labels("y", labels_of(y), observations.index, of="the combination")
 
 
 def label_points(
@@ -104,10 +107,10 @@ def posterior_predictive(
     observed: bool,
     attrs: Mapping[str, Any],
 ) -> xr.DataTree:
-    """Hold draws (draw, obs, component), and how well they were drawn, as ArviZ does."""
+    """Put draws (draw, obs, component) and their diagnostics into a tree as ArviZ has it."""
     from lockquack import __version__
 
-    name = "y" if "y" not in observations.dims else "outcome"
+    name = observations.outcome
     leading = {"chain": np.arange(1), "draw": np.arange(len(draws))}
     about = {"inference_library": "lockquack", "inference_library_version": __version__, **attrs}
     statistics = _statistics(drawn) if drawn else {}
@@ -117,12 +120,12 @@ def posterior_predictive(
             worst = np.nanmax if statistic in _BAD_IF_LARGE else np.nanmin
             about[f"worst_{statistic}"] = float(worst(values))
     # ArviZ takes whole numbers for continuous unless their type says what they are.
-    whole = are_discrete(sources) and np.isfinite(draws).all()
+    whole = draws.dtype.kind in "biu" or (are_discrete(sources) and np.isfinite(draws).all())
     kind = np.int64 if whole else np.float64
     predicted = observations.label_components(draws[None].astype(kind), leading, name)
     groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=about)}
-    if observed:
-        outcomes = observations.to_dataarray(name).astype(kind)
+    if observed and observations.known:
+        outcomes = observations.to_dataarray().astype(kind)
         groups["observed_data"] = xr.Dataset({name: outcomes})
     if statistics:
         each = {key: observations.label(value) for key, value in statistics.items()}

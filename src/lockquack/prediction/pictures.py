@@ -1,25 +1,31 @@
-"""Pictures of a prediction: the arrays that :mod:`lockquack.plots` draws."""
+"""Methods of a prediction that draw it; :mod:`lockquack.plots` draws their arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lockquack.checks.models import require_same_observations
-from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
+from lockquack.models.observations import Observations
 from lockquack.models.source import Source
-from lockquack.operators.pool import PoolOfSome
+from lockquack.operators.pool import OneModel, Pooling, PoolOfSome
 from lockquack.plots import DensityPanel
-from lockquack.prediction.panels import density_panel, locate
+from lockquack.prediction.nodes import lay_nodes
+from lockquack.prediction.pooled import GroupDistribution
+from lockquack.totals import average
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from lockquack.prediction.prediction import Prediction
 
+#: Points of a curve, and the probability beyond either end of it, unless its tails are heavy.
+_POINTS, _BEYOND = 400, 0.002
 #: Quantiles of the outcomes at which observations are drawn, where none are asked for.
 _TYPICAL = (0.125, 0.375, 0.625, 0.875)
 
@@ -30,10 +36,10 @@ def plot_density(
     others: Mapping[str, Any] | Iterable[Any] = (),
     *,
     models: bool = True,
-    xlabel: str = "y",
+    xlabel: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw what the models and the combination predict for an observation, and what came.
+    """Draw the predictions of the models and the combination for an observation.
 
     For scalar outcomes, and for models whose density is known away from the observed values.
 
@@ -48,7 +54,7 @@ def plot_density(
     models
         Whether to draw the models.
     xlabel
-        What the outcome is called.
+        What to call the outcome, by default its own name.
     ax
         Axes to draw on, by default those of a new figure.
 
@@ -60,8 +66,7 @@ def plot_density(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> models = example_models()
+    >>> models = lq.example_models()
     >>> ax = lq.lock(models).plot_density(obs=3, others=[lq.stack(models)])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['first', 'second', 'lock', 'stack', 'observed']
@@ -69,6 +74,7 @@ def plot_density(
     from lockquack.plots import plot_density
 
     (panel,) = density_panels(self, [obs], others, models)
+    xlabel = xlabel or self.observations.outcome
     return plot_density(panel, weights=weight_of(self), xlabel=xlabel, ax=ax)
 
 
@@ -78,7 +84,7 @@ def plot_densities(
     others: Mapping[str, Any] | Iterable[Any] = (),
     *,
     models: bool = True,
-    xlabel: str = "y",
+    xlabel: str | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> np.ndarray[Any, Any]:
     """Draw what is predicted for several observations, a small panel each.
@@ -101,8 +107,7 @@ def plot_densities(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> axes = lq.lock(example_models()).plot_densities([0, 7])
+    >>> axes = lq.lock(lq.example_models()).plot_densities([0, 7])
     >>> [ax.get_title(loc="left") for ax in axes]
     ['observation 0', 'observation 7']
     """
@@ -110,6 +115,7 @@ def plot_densities(
 
     chosen = typical(self.observations.values[:, 0]) if obs is None else list(obs)
     panels = density_panels(self, chosen, others, models)
+    xlabel = xlabel or self.observations.outcome
     return plot_densities(panels, weights=weight_of(self), xlabel=xlabel, axes=axes)
 
 
@@ -131,16 +137,12 @@ def plot_pit(
 
     Parameters
     ----------
-    others
-        Other combinations, or predictions of the same observations; a dict gives them names.
-    models
-        Whether to draw the models.
+    others, models, ax
+        As for :meth:`plot_density`.
     prob
         Probability with which calibrated predictions stay in the band everywhere.
     random_seed
         For whole numbers; see :meth:`pit`.
-    ax
-        Axes to draw on, by default those of a new figure.
 
     Returns
     -------
@@ -150,8 +152,7 @@ def plot_pit(
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> ax = lq.lock(example_models()).plot_pit()
+    >>> ax = lq.lock(lq.example_models()).plot_pit()
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['first', 'second', 'lock', '95 % band']
     """
@@ -168,38 +169,51 @@ def plot_pit(
     single: dict[str, Array] = {}
     if models:
         found = {name: each.pit(random_seed) for name, each in self._calibrated().items()}
-        self._numbers.warn_of_pareto("calibration")
+        self._evaluation.warn_of_pareto("calibration")
         drawn[self.label] = next(iter(found.values()))
         single = {name: found[name] for name in self.models}
     for name, prediction in shown.items():
         if name not in drawn:
             drawn[name] = prediction.pit(random_seed=random_seed).values.ravel()
-    return plot_pit(single, drawn, weights=weight_of(self), prob=prob, ax=ax)
+    return plot_pit(
+        single,
+        drawn,
+        weights=weight_of(self),
+        case_weights=self.observations.weights,
+        prob=prob,
+        ax=ax,
+    )
+
+
+def by_name(
+    own: Any, others: Mapping[str, Any] | Iterable[Any], *, having: str = "label"
+) -> dict[str, Any]:
+    """Name a combination or prediction and others, by their labels or as they are given."""
+    if not isinstance(others, Mapping):
+        given = list(others) if isinstance(others, Iterable) else [None]
+        named = [(getattr(each, "label", ""), each) for each in (own, *given)]
+    else:
+        named = [(own.label, own), *others.items()]
+    if not all(hasattr(each, having) for _, each in named):
+        raise ParameterError(
+            "others must be combinations: a list of them, or a dict from names to them."
+        )
+    if len(dict(named)) < len(named):
+        raise ParameterError(
+            "Some combinations have the same name; give others= as a dict from other names to "
+            "combinations."
+        )
+    return dict(named)
 
 
 def with_others(
     prediction: Prediction, others: Mapping[str, Any] | Iterable[Any]
 ) -> dict[str, Prediction]:
-    """Name a prediction and others, which may be combinations, by their labels."""
-    if isinstance(others, Mapping):
-        names: list[str] = [prediction.label, *others]
-        given = list(others.values())
-    else:
-        given = list(others) if isinstance(others, Iterable) else [None]
-        names = [prediction.label, *(getattr(each, "label", "") for each in given)]
-    if not all(hasattr(each, "label") for each in given):
-        raise ParameterError(
-            "others must be combinations: a list of them, or a dict from names to them."
-        )
-    if len(set(names)) < len(names):
-        raise ParameterError(
-            "Some combinations have the same name; give others= as a dict from other names to "
-            "combinations."
-        )
-    predictions = [
-        each.predict(loo=prediction.loo) if hasattr(each, "predict") else each for each in given
-    ]
-    return dict(zip(names, [prediction, *predictions], strict=True))
+    """Name a prediction and others; a combination stands for its own prediction."""
+    return {
+        name: each.predict(loo=prediction.loo) if hasattr(each, "predict") else each
+        for name, each in by_name(prediction, others).items()
+    }
 
 
 def typical(outcomes: Array) -> list[int]:
@@ -215,7 +229,7 @@ def density_panels(
     others: Mapping[str, Any] | Iterable[Any] = (),
     models: bool = True,
 ) -> list[DensityPanel]:
-    """Evaluate predictions of some observations where there is something to see."""
+    """Evaluate predictions of some observations over their bulk."""
     shown = with_others(prediction, others)
     members: dict[str, Source] = {}
     for each in shown.values():
@@ -227,28 +241,105 @@ def density_panels(
                 )
     require_same_observations(members)
     places = {name: k for k, name in enumerate(members)}
-    pools = {
+    pools: dict[str, Pooling] = {
         name: PoolOfSome(each.pool, tuple(places[m] for m in each.models))
         for name, each in shown.items()
     }
     positions = [locate(prediction.observations, each) for each in obs]
-    return [
-        density_panel(
-            members,
-            pools,
-            position,
-            prediction.observations,
-            loo=prediction.loo,
-            models=models,
-            known=prediction.observed,
+    return [_panel(prediction, position, members, pools, models) for position in positions]
+
+
+def _panel(
+    prediction: Prediction,
+    position: int,
+    members: Mapping[str, Source],
+    pools: Mapping[str, Pooling],
+    models: bool,
+) -> DensityPanel:
+    """Evaluate models, if they are drawn, and pools of them for one observation."""
+    one, loo, observations = slice(position, position + 1), prediction.loo, prediction.observations
+    pools = {name: pool.at(one) for name, pool in pools.items()}
+    each = {name: OneModel(k) for k, name in enumerate(members)}
+    (nodes,) = lay_nodes(
+        members,
+        loo=loo,
+        pools=[*pools.values(), *each.values()],
+        slices=[one],
+        of_all=False,
+        what="densities cannot be drawn",
+        progressbar=False,
+    )
+    of = partial(GroupDistribution, tuple(members.values()), loo=loo, group=nodes)
+    combined = {name: of(pool) for name, pool in pools.items()}
+    single = {name: of(pool) for name, pool in each.items()} if models else {}
+    observed = [float(observations.values[position, 0])] if prediction.observed else []
+    lows, highs = zip(*(_ends(of) for of in (*single.values(), *combined.values())), strict=True)
+    low, high = min([*observed, *lows]), max([*observed, *highs])
+    first = next(iter(combined.values()))
+    y = np.arange(low, high + 1) if first.discrete else np.linspace(low, high, _POINTS)
+    logp = first.log_components(y[:, None])
+
+    def density(of: GroupDistribution) -> Array:
+        return np.exp(of.pool(logp, np.zeros(1, dtype=np.intp)) - of.norms[0])[:, 0]
+
+    return DensityPanel(
+        y,
+        {name: density(of) for name, of in single.items()},
+        {name: density(of) for name, of in combined.items()},
+        observed[0] if observed else None,
+        observations.describe(position),
+        first.discrete,
+    )
+
+
+def _ends(distribution: GroupDistribution) -> tuple[float, float]:
+    """Return where a curve begins and ends; heavy tails are cut to keep the bulk visible."""
+    levels = np.array([_BEYOND, 0.05, 0.95, 1.0 - _BEYOND])
+    lowest, low, high, highest = distribution.quantile(levels)[:, 0]
+    reach = high - low
+    return float(max(lowest, low - reach)), float(min(highest, high + reach))
+
+
+def locate(observations: Observations, obs: Any) -> int:
+    """Find the position of an observation, given by position, label, or label by dimension."""
+    if isinstance(obs, int | np.integer) and not isinstance(obs, bool):
+        if not -observations.n <= obs < observations.n:
+            raise ParameterError(
+                f"There is no observation {obs}: there are {observations.n}, from 0 on."
+            )
+        return int(obs) % observations.n
+    labels = obs if isinstance(obs, Mapping) else {observations.dims[0]: obs}
+    if set(labels) != set(observations.dims):
+        raise ParameterError(
+            f"An observation is given by its position, or by a label for each of its dimensions "
+            f"{observations.dims}; got {obs!r}."
         )
-        for position in positions
+    index = []
+    for dim in observations.dims:
+        known = observations.coords.get(dim, np.arange(observations.sizes[dim]))
+        found = np.flatnonzero(known == labels[dim])
+        if not found.size:
+            raise unknown_name(f"{dim}", labels[dim], map(str, known))
+        index.append(int(found[0]))
+    return int(np.ravel_multi_index(index, observations.shape))
+
+
+def short_name(observations: Observations, index: int) -> str:
+    """Labels of an observation, or its position."""
+    position = np.unravel_index(index, observations.shape)
+    labels = [
+        str(observations.coords[dim][i])
+        for dim, i in zip(observations.dims, position, strict=True)
+        if dim in observations.coords
     ]
+    return ", ".join(labels) or str(index)
 
 
 def weight_of(prediction: Prediction) -> dict[str, float]:
     """Weight of each model, the average where it differs between observations."""
-    weights = prediction.pool.weights.reshape(prediction.pool.K, -1).mean(axis=1)
+    weights = prediction.pool.weights.reshape(prediction.pool.K, -1)
+    counts = prediction.observations.weights if weights.shape[1] > 1 else None
+    weights = average(weights, counts)
     return dict(zip(prediction.models, map(float, weights), strict=True))
 
 

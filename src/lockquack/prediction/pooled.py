@@ -1,10 +1,10 @@
-"""The combination as a distribution, one per observation."""
+"""The combination as distributions of a group of observations, and at the observed outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from typing_extensions import override
@@ -13,11 +13,9 @@ from lockquack.draws.blocks import Kind
 from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.source import Source
-from lockquack.operators.pool import OneModel, Pool, Pooling
-from lockquack.parallel.mapping import map_observations
-from lockquack.parallel.threads import thread_map
-from lockquack.prediction.members import components, log_components, members_at
-from lockquack.prediction.nodes import NodeGroup, lay_nodes, refine_nodes, within
+from lockquack.operators.pool import Pool, Pooling
+from lockquack.prediction.members import components, log_components, predictive_densities
+from lockquack.prediction.nodes import NodeGroup
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.discrete import DiscreteRows
 from lockquack.quadrature.grid import NODES, Components, Grid, Integrand, Rows
@@ -33,7 +31,7 @@ _STARTS, _GOLDEN_STEPS = 33, 48
 
 @dataclass(frozen=True)
 class Normalised:
-    """Log density of the pool at each observation, what normalised it, and how well."""
+    """Log density of the pool at each observation, its normaliser, and the errors of that."""
 
     logp: Array  # (n,)
     log_norm: Array  # (n,)
@@ -43,158 +41,68 @@ class Normalised:
 
 
 @dataclass(frozen=True, eq=False)
-class PooledDistribution(HasIntervals):
-    """The pool of some models as a distribution of a scalar outcome, one per observation.
+class GroupDistribution(HasIntervals):
+    """The pool of some models as distributions of a scalar outcome, for a group of observations.
 
     The models' densities are computed once, on nodes that :func:`lay_nodes` chose; everything
-    else is arithmetic on them. Arrays in and out have the observations last. The pool counts
-    observations from the first that there are nodes for.
+    else is arithmetic on them. Arrays in and out have the observations last.
     """
 
-    models: Mapping[str, Source]
-    pool: Pooling
+    models: Sequence[Source]
+    pool: Pooling  # counts observations from the first of the group
     loo: bool
-    node_groups: Sequence[NodeGroup]
-    _computed: dict[int, ContinuousRows | DiscreteRows] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        models: Mapping[str, Source],
-        pool: Pool,
-        *,
-        loo: bool = False,
-        slices: Sequence[slice] | None = None,
-        progressbar: bool | None = None,
-    ) -> PooledDistribution:
-        """Lay nodes for a pool of the models; every model must be evaluable anywhere."""
-        same = not loo and slices is None and not pool.varies
-        same = same and all(model.can.evaluate_once for model in models.values())
-        if same:  # one observation tells about all
-            slices = [slice(0, 1)]
-        node_groups = lay_nodes(
-            models,
-            loo=loo,
-            pools=[pool],
-            slices=slices,
-            of_all=pool.operator.vanishes_with_any,
-            progressbar=progressbar,
-        )
-        if same:
-            n = next(iter(models.values())).n_obs
-            return RepeatedDistribution(models, pool, loo, node_groups, copies=n)
-        return cls(models, pool, loo, node_groups)
-
-    def with_pool(self, pool: Pooling) -> PooledDistribution:
-        """Return another pool of the same models, on the same nodes and some more."""
-        node_groups = refine_nodes(self.node_groups, self.models, pool, loo=self.loo)
-        return replace(self, pool=pool, node_groups=node_groups, _computed={})
-
-    def component(self, k: int) -> PooledDistribution:
-        """Return one of the models by itself.
-
-        Only where the nodes reach over all of its support, which those of a pool do that is
-        positive wherever any of the models is.
-        """
-        return self.with_pool(OneModel(k))
-
-    @property
-    def n_obs(self) -> int:
-        """Number of observations."""
-        return sum(part.obs.stop - part.obs.start for part in self.node_groups)
+    group: NodeGroup
 
     @property
     @override
     def discrete(self) -> bool:
-        return self.node_groups[0].grid is None
-
-    @property
-    def missing(self) -> Array:
-        """Mass of each model that the nodes do not see, (K, n)."""
-        return np.concatenate([part.missing for part in self.node_groups], axis=-1)
-
-    @property
-    def pareto_k(self) -> Array:
-        """Pareto k̂ of each model and observation, (K, n); zero unless leave-one-out."""
-        return np.concatenate([part.pareto_k for part in self.node_groups], axis=-1)
+        return self.group.grid is None
 
     @cached_property
-    def _norms(self) -> list[tuple[Array, Array]]:
-        return [part.log_norm(self._pool_of(part)) for part in self.node_groups]
+    def norms(self) -> Array:
+        """Log integral of the pool, its relative error, missing masses and Pareto k̂ of the models.
 
-    @property
-    def log_norm(self) -> Array:
-        """Log integral of the pool, (n,)."""
-        return np.concatenate([value for value, _ in self._norms])
-
-    @property
-    def relative_error(self) -> Array:
-        """Bound on the relative error of the integral, (n,)."""
-        return np.concatenate([error for _, error in self._norms])
+        Of shape (2 + 2 K, n).
+        """
+        log_norm, error = self.group.log_norm(self.pool)
+        return np.vstack([log_norm, error, self.group.missing, self.group.pareto_k])
 
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at outcomes (point, n) → (K, point, n)."""
-        evaluate = partial(log_components, loo=self.loo)
-        groups = [part.obs for part in self.node_groups]
-        columns = [y[:, self._columns(part)] for part in self.node_groups]
-        parts = map_observations(evaluate, tuple(self.models.values()), groups, columns)
-        return np.concatenate(list(parts), axis=-1)
-
-    def logpdf(self, y: Array) -> Array:
-        """Log density at outcomes (point, n) → (point, n), by averaging all draws there."""
-        with np.errstate(invalid="ignore"):
-            logp = self.pool(self.log_components(y), np.arange(self.n_obs)) - self.log_norm
-        return np.where(np.isnan(logp) & ~np.isnan(y), -np.inf, logp)
+        return log_components(self.models, self.group.obs, y, loo=self.loo)
 
     @override
     def cdf(self, y: Array) -> Array:
-        return self._by_group(lambda i, y: self._rows(i).cdf(y), y)
+        return self._rows.cdf(y)
 
     @override
     def quantile(self, p: Array) -> Array:
-        p = np.broadcast_to(p[:, None] if p.ndim == 1 else p, (len(p), self.n_obs))
-        return self._by_group(lambda i, p: self._rows(i).quantile(p), p)
+        return self._rows.quantile(p[:, None] if p.ndim == 1 else p)
 
     @override
     def shortest(self, prob: float) -> Array:
-        return self._by_group(lambda i: _shortest(self._rows(i), prob))
-
-    def mean(self) -> Array:
-        """Mean at each observation, (n,); NaN or infinite where the tails are too heavy for one."""
-        return self._moments[0]
-
-    def var(self) -> Array:
-        """Variance at each observation, (n,); infinite where the tails are too heavy for one."""
-        return self._moments[1]
+        return _shortest(self._rows, prob)
 
     def mode(self) -> Array:
         """Outcome of the highest density, (n,)."""
-        return self._by_group(lambda i: self._rows(i).mode())
+        return self._rows.mode()
 
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw outcomes by inverting the distribution function, (n, observation)."""
-        return self.quantile(rng.random((n, self.n_obs)))
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        mean, var = self._by_group(lambda i: np.stack(self._moments_of(i)))
-        return mean, var
-
-    def _moments_of(self, index: int) -> tuple[Array, Array]:
-        grid, rows = self.node_groups[index].grid, self._rows(index)
+    def moments(self) -> Array:
+        """Mean and variance, (2, n); NaN or infinite where the tails are too heavy for them."""
+        grid, rows = self.group.grid, self._rows
         if grid is None or not isinstance(rows, ContinuousRows):
-            return rows.moments()
-        slopes = _tail_slopes(grid, self._pool_of(self.node_groups[index]))
+            return np.stack(rows.moments())
+        slopes = _tail_slopes(grid, self.pool)
         if slopes.max() > _LIGHT:
-            mean, var = self._heavy_moments(index, grid, slopes.max(axis=0))
+            mean, var = self._heavy_moments(grid, slopes.max(axis=0))
         else:
             mean, var = rows.moments()
         heavy = slopes >= -2.0 - _SLACK
         endless = np.select([heavy.all(axis=0), heavy[1], heavy[0]], [np.nan, np.inf, -np.inf])
         mean = np.where(heavy.any(axis=0), endless, mean)
-        return mean, np.where((slopes >= -3.0 - _SLACK).any(axis=0), np.inf, var)
+        return np.stack([mean, np.where((slopes >= -3.0 - _SLACK).any(axis=0), np.inf, var)])
 
-    def _heavy_moments(self, index: int, grid: Grid, slope: Array) -> tuple[Array, Array]:
+    def _heavy_moments(self, grid: Grid, slope: Array) -> tuple[Array, Array]:
         """Mean and variance, with nodes added until y² times the density is resolved, or y.
 
         The logarithm of the weight joins the components, so that the pool can multiply by it.
@@ -202,7 +110,7 @@ class PooledDistribution(HasIntervals):
         breaks = grid.line.breaks
         middle, scale = breaks.mean(axis=1), np.maximum(np.ptp(breaks, axis=1), 1e-300)
         power = np.select([slope < -3.0 - _SLACK, slope < -2.0 - _SLACK], [1.0, 0.5])
-        evaluate, own = self._components(index), self._pool_of(self.node_groups[index])
+        evaluate, own = self._components(), self.pool
 
         def weight(y: Array, rows: Rows) -> Array:
             return power[rows] * np.log1p(np.square((y - middle[rows]) / scale[rows]))
@@ -223,105 +131,18 @@ class PooledDistribution(HasIntervals):
 
         return ContinuousRows.of(wide, pool, lambda: augmented).moments(_tail_slopes(wide, pool))
 
-    def _by_group(self, ask: Callable[..., Array], *tables: Array) -> Array:
-        """Ask each group by its index and its columns of tables; join the answers' last axes."""
+    def _components(self) -> Components:
+        return components(predictive_densities(self.models, self.group.obs, loo=self.loo))
 
-        def answer(index: int) -> Array:
-            columns = self._columns(self.node_groups[index])
-            return ask(index, *(table[:, columns] for table in tables))
-
-        threads = None if all(model.can.be_shared for model in self.models.values()) else 1
-        answers = thread_map(answer, range(len(self.node_groups)), threads=threads)
-        return np.concatenate(list(answers), axis=-1)
-
-    def _components(self, index: int) -> Components:
-        part = self.node_groups[index]
-        return components(members_at(self.models.values(), part.obs, loo=self.loo))
-
-    def _rows(self, index: int) -> ContinuousRows | DiscreteRows:
-        """Distributions of one group of observations, computed when first needed."""
-        if index not in self._computed:
-            part = self.node_groups[index]
-            if part.outcomes is not None:
-                rows = np.arange(part.nodes.logp.shape[-1])
-                log_mass = self._pool_of(part)(part.nodes.logp, rows) + part.nodes.log_measure
-                self._computed[index] = DiscreteRows.of(part.outcomes, log_mass)
-            elif part.grid is not None:
-                self._computed[index] = ContinuousRows.of(
-                    part.grid, self._pool_of(part), lambda: self._components(index)
-                )
-        return self._computed[index]
-
-    def _columns(self, part: NodeGroup) -> slice:
-        """Which columns of a table of all observations belong to a group of them."""
-        return within(part.obs, [each.obs for each in self.node_groups[:1]])
-
-    def _pool_of(self, part: NodeGroup) -> Pooling:
-        return self.pool.at(self._columns(part))
-
-
-@dataclass(frozen=True, eq=False)
-class RepeatedDistribution(PooledDistribution):
-    """A distribution that is the same at all observations, computed for one of them."""
-
-    copies: int = 1
-
-    @property
-    @override
-    def n_obs(self) -> int:
-        return self.copies
-
-    @property
-    @override
-    def missing(self) -> Array:
-        return self._repeat(super().missing)
-
-    @property
-    @override
-    def pareto_k(self) -> Array:
-        return self._repeat(super().pareto_k)
-
-    @property
-    @override
-    def log_norm(self) -> Array:
-        return self._repeat(super().log_norm)
-
-    @property
-    @override
-    def relative_error(self) -> Array:
-        return self._repeat(super().relative_error)
-
-    @override
-    def log_components(self, y: Array) -> Array:
-        return super().log_components(y.reshape(-1, 1)).reshape(-1, *y.shape)
-
-    @override
-    def cdf(self, y: Array) -> Array:
-        return self._rows(0).cdf(y.reshape(-1, 1)).reshape(y.shape)
-
-    @override
-    def quantile(self, p: Array) -> Array:
-        values = self._rows(0).quantile(p.reshape(-1, 1))
-        return self._repeat(values) if p.ndim == 1 else values.reshape(p.shape)
-
-    @override
-    def shortest(self, prob: float) -> Array:
-        return self._repeat(super().shortest(prob))
-
-    @override
-    def mean(self) -> Array:
-        return self._repeat(super().mean())
-
-    @override
-    def var(self) -> Array:
-        return self._repeat(super().var())
-
-    @override
-    def mode(self) -> Array:
-        return self._repeat(super().mode())
-
-    def _repeat(self, values: Array) -> Array:
-        return np.repeat(values, self.copies, axis=-1)
+    @cached_property
+    def _rows(self) -> ContinuousRows | DiscreteRows:
+        group = self.group
+        if group.grid is not None:
+            return ContinuousRows.of(group.grid, self.pool, self._components)
+        assert group.outcomes is not None
+        rows = np.arange(group.nodes.logp.shape[-1])
+        log_mass = self.pool(group.nodes.logp, rows) + group.nodes.log_measure
+        return DiscreteRows.of(group.outcomes, log_mass)
 
 
 def _tail_slopes(grid: Grid, pool: Integrand) -> Array:
@@ -378,18 +199,7 @@ def _shortest(rows: ContinuousRows | DiscreteRows, prob: float) -> Array:
     return rows.quantile(np.stack([chosen, chosen + prob]))
 
 
-def at_observed(pooled: PooledDistribution, logp: Array) -> Normalised:
-    """Evaluate a pool at the observed outcomes, where the models' log densities are (K, n)."""
-    return Normalised(
-        pooled.pool(logp, np.arange(logp.shape[1])) - pooled.log_norm,
-        pooled.log_norm,
-        pooled.relative_error,
-        pooled.missing,
-        pooled.pareto_k,
-    )
-
-
-def mix(
+def evaluate_mixture(
     models: Mapping[str, Model],
     pool: Pool,
     *,

@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.model import Model
@@ -19,7 +20,12 @@ from lockquack.models.observations import Observations
 from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.operators.pool import Pool
 from lockquack.prediction import pictures
-from lockquack.prediction.calibration import Calibrated, coverage_table, look_at, read_probabilities
+from lockquack.prediction.calibration import (
+    Calibrated,
+    coverage_table,
+    intervals_and_cdf,
+    read_probabilities,
+)
 from lockquack.prediction.evaluation import Evaluation
 from lockquack.prediction.outcomes import label_points, posterior_predictive, read_points
 from lockquack.prediction.vectors import NormalisedBySampling, log_densities, modes
@@ -29,15 +35,16 @@ from lockquack.sampling.samplers import SAMPLERS, Drawn
 _BOUNDS = ["lower", "upper"]
 
 
+@methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """A combination's prediction of some observations: a distribution for each.
 
-    Made by :meth:`Combination.predict`; what it computes it remembers. Scalar outcomes are
-    handled by quadrature, to about eight digits; vector outcomes by Monte Carlo. Densities of
-    these have errors that are reported; distribution functions, quantiles, intervals and moments
-    are those of their components, each by itself, in 4000 draws. Of models that are known at the
-    observed outcomes only, mixtures have these by the predictive draws that the models came with.
+    Made by :meth:`Combination.predict`; results are cached. Scalar outcomes are handled by
+    quadrature, to about eight digits. Vector outcomes are handled by Monte Carlo: errors of
+    densities are reported; distribution functions, quantiles, intervals and moments are those of
+    each component, from 4000 draws. A mixture of models that are known at the observed outcomes
+    only uses the predictive draws stored with the models.
 
     Attributes
     ----------
@@ -53,8 +60,7 @@ class Prediction:
     Examples
     --------
     >>> import lockquack as lq
-    >>> from lockquack.testing import example_models
-    >>> fit = lq.lock(example_models())
+    >>> fit = lq.lock(lq.example_models())
     >>> new = fit.predict(x={"first": [[0.0], [1.0]], "second": [[1.0], [-1.0]]})
     >>> new.mean().round(1).values
     array([ 0.9, -0.5])
@@ -98,8 +104,7 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> fit = lq.lock(example_models())
+        >>> fit = lq.lock(lq.example_models())
         >>> float(fit.logpdf(loo=True).sum().round(1))
         -57.5
         >>> fit.predict().logpdf([[0.0], [1.0]]).sizes  # two outcomes at each observation
@@ -107,13 +112,13 @@ class Prediction:
         """
         if y is None:
             self._require_observed("logpdf")
-            return self.observations.label(self._numbers.normalised.logp.copy(), name="logpdf")
+            return self.observations.label(self._evaluation.normalised.logp.copy(), name="logpdf")
         points, leading = read_points(y, self.observations)
-        log_norm = self._numbers.normalised.log_norm
-        if self._numbers.is_scalar:
-            return self._label(self._numbers.pooled.logpdf(points), leading, "logpdf")
+        log_norm = self._evaluation.normalised.log_norm
+        if self._evaluation.is_scalar:
+            return self._label(self._evaluation.pooled.logpdf(points), leading, "logpdf")
         outcomes = points.reshape(len(points), *self.observations.values.shape)
-        values = log_densities(*self._numbers.used, outcomes, loo=self.loo) - log_norm
+        values = log_densities(*self._evaluation.used, outcomes, loo=self.loo) - log_norm
         return self.observations.label(values[0] if leading is None else values, leading, "logpdf")
 
     def log_norm(self) -> xr.DataArray:
@@ -131,18 +136,17 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> log_norm = lq.lock(example_models()).predict().log_norm()
+        >>> log_norm = lq.lock(lq.example_models()).predict().log_norm()
         >>> bool((log_norm <= 0).all()), bool((log_norm["error"] < 1e-6).all())
         (True, True)
         """
-        normalised = self._numbers.normalised
+        normalised = self._evaluation.normalised
         known = {"error": normalised.relative_error}
         if isinstance(normalised, NormalisedBySampling):
             known["pareto_k"] = normalised.importance_k
         result = self.observations.label(normalised.log_norm.copy(), name="log_norm")
-        labelled = {name: self.observations.label(each.copy()) for name, each in known.items()}
-        result = result.assign_coords({k: (v.dims, v.values) for k, v in labelled.items()})
+        for name, each in known.items():
+            result = result.assign_coords({name: self.observations.label(each.copy())})
         result.attrs["max_error"] = float(normalised.relative_error.max())
         return result
 
@@ -162,14 +166,13 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).predict().cdf(0.0).round(2).values[:3]
+        >>> lq.lock(lq.example_models()).predict().cdf(0.0).round(2).values[:3]
         array([0.18, 0.86, 0.21])
         """
         if y is None:
             self._require_observed("cdf")
         points, leading = read_points(y, self.observations)
-        return self._label(self._numbers.marginals.cdf(points), leading, "cdf")
+        return self._label(self._evaluation.marginals.cdf(points), leading, "cdf")
 
     def quantile(self, p: ArrayLike) -> xr.DataArray:
         """Outcomes below which there is probability p, along a dimension ``quantile``.
@@ -187,15 +190,14 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).predict().quantile([0.1, 0.5]).round(1).values[:, :3]
+        >>> lq.lock(lq.example_models()).predict().quantile([0.1, 0.5]).round(1).values[:, :3]
         array([[-0.4, -2.4, -0.5],
                [ 0.9, -1.1,  0.8]])
         """
         wanted = np.asarray(as_numeric("p", p, ParameterError), dtype=np.float64)
         if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise ParameterError(f"p must be one or more probabilities between 0 and 1; got {p!r}.")
-        values = self._numbers.marginals.quantile(np.atleast_1d(wanted))
+        values = self._evaluation.marginals.quantile(np.atleast_1d(wanted))
         return self._label(values, {"quantile": wanted} if wanted.ndim else None, "quantile")
 
     def interval(self, prob: float = 0.9, *, kind: IntervalKind = "central") -> xr.DataArray:
@@ -220,12 +222,11 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).interval(0.9).round(1).values[:, :3]
+        >>> lq.lock(lq.example_models()).interval(0.9).round(1).values[:, :3]
         array([[-0.7, -2.8, -0.9],
                [ 2.6,  0.6,  2.5]])
         """
-        ends = self._numbers.marginals.interval(prob, kind)
+        ends = self._evaluation.marginals.interval(prob, kind)
         return self._label(ends, {"ci_bound": _BOUNDS}, "interval")
 
     def mean(self) -> xr.DataArray:
@@ -239,11 +240,10 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).predict(loo=True).mean().round(1).values[:3]
+        >>> lq.lock(lq.example_models()).predict(loo=True).mean().round(1).values[:3]
         array([ 0.9, -1.1,  0.8])
         """
-        return self._label(self._numbers.marginals.mean()[None], None, "mean")
+        return self._label(self._evaluation.marginals.mean()[None], None, "mean")
 
     def var(self) -> xr.DataArray:
         """Variance at each observation; infinite where tails are too heavy to have one.
@@ -256,11 +256,10 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).predict().var().round(2).values[:3]
+        >>> lq.lock(lq.example_models()).predict().var().round(2).values[:3]
         array([1.02, 1.04, 1.01])
         """
-        return self._label(self._numbers.marginals.var()[None], None, "var")
+        return self._label(self._evaluation.marginals.var()[None], None, "var")
 
     def mode(self) -> xr.DataArray:
         """Outcome of the highest density at each observation.
@@ -277,13 +276,12 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).predict().mode().round(1).values[:3]
+        >>> lq.lock(lq.example_models()).predict().mode().round(1).values[:3]
         array([ 0.9, -1.1,  0.8])
         """
-        if self._numbers.is_scalar:
-            return self._label(self._numbers.pooled.mode()[None], None, "mode")
-        highest = modes(*self._numbers.used, self._numbers.draws, loo=self.loo)
+        if self._evaluation.is_scalar:
+            return self._label(self._evaluation.pooled.mode()[None], None, "mode")
+        highest = modes(*self._evaluation.used, self._evaluation.draws, loo=self.loo)
         return self._label(highest.reshape(1, -1), None, "mode")
 
     def sample(
@@ -301,7 +299,9 @@ class Prediction:
             Draws for each observation.
         method
             ``"auto"`` inverts the distribution function of scalar outcomes; for vectors it takes
-            the first of the following that does well.
+            the first of the following that does well. Mixtures of models that are known at the
+            observed outcomes only are drawn from the predictive draws that these came with, in
+            ArviZ's ``posterior_predictive``, each observation by itself.
 
             - ``"inverse-cdf"``, scalar outcomes only: exact to the error of the quadrature.
             - ``"rejection"``: exact. Draws from a mixture :math:`\sum_k c_k \pi_k` above the pool
@@ -325,33 +325,31 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> draws = lq.lock(example_models()).sample(500, random_seed=1)
+        >>> draws = lq.lock(lq.example_models()).sample(500, random_seed=1)
         >>> dict(draws["posterior_predictive"]["y"].sizes)
         {'chain': 1, 'draw': 500, 'obs_id': 40}
         """
         n, rng = as_count("n", n), as_generator(random_seed)
         if method not in ("auto", "inverse-cdf", *SAMPLERS):
             raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
-        if method == "inverse-cdf" or (method == "auto" and self._numbers.is_scalar):
-            _ = self._numbers.normalised  # warns of what is wrong with it
-            drawn: Sequence[Drawn] = ()
-            draws, method = self._numbers.pooled.sample(n, rng)[..., None], "inverse-cdf"
+        drawn: Sequence[Drawn] = ()
+        if method == "auto" and not self._evaluation.is_evaluable:
+            draws, method = self._evaluation.stored(n, rng), "stored draws"
+        elif method == "inverse-cdf" or (method == "auto" and self._evaluation.is_scalar):
+            _ = self._evaluation.normalised  # warns of what is wrong with it
+            draws, method = self._evaluation.pooled.sample(n, rng)[..., None], "inverse-cdf"
         else:
-            drawn = self._numbers.drawn(n, method, rng)
+            drawn = self._evaluation.drawn(n, method, rng)
             draws = np.stack([each.y for each in drawn], axis=1)
-        about: dict[str, Any] = {
+        about = {
             "combination": repr(self.pool.operator),
             "models": ", ".join(self.models),
+            "sampling_method": method,
+            "leave_one_out": int(self.loo),
         }
-        about |= {"sampling_method": method, "leave_one_out": int(self.loo)}
+        sources, _ = self._evaluation.used
         return posterior_predictive(
-            draws,
-            drawn,
-            self._numbers.used[0],
-            self.observations,
-            observed=self.observed,
-            attrs=about,
+            draws, drawn, sources, self.observations, observed=self.observed, attrs=about
         )
 
     def pit(self, *, random_seed: int | np.random.Generator | None = 0) -> xr.DataArray:
@@ -375,16 +373,15 @@ class Prediction:
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> pit = lq.lock(example_models()).pit()
+        >>> pit = lq.lock(lq.example_models()).pit()
         >>> bool(((pit > 0) & (pit < 1)).all())
         True
         """
         self._require_observed("pit")
-        marginals = self._numbers.marginals
-        if self._numbers.is_scalar:
-            _ = self._numbers.normalised  # warns of what is wrong with it
-        found = look_at(marginals, self.observations.values.reshape(1, -1))
+        marginals = self._evaluation.marginals
+        if self._evaluation.is_scalar:
+            _ = self._evaluation.normalised  # warns of what is wrong with it
+        found = intervals_and_cdf(marginals, self.observations.values.reshape(1, -1))
         return self._label(Calibrated(found).pit(random_seed)[None], None, "pit")
 
     def coverage(
@@ -394,7 +391,7 @@ class Prediction:
         kind: IntervalKind = "central",
         random_seed: int = 0,
     ) -> pd.DataFrame:
-        """Tell how well intervals cover: of the combination, of stacking, and of each model.
+        """Compare coverage of intervals of the combination, of stacking, and of each model.
 
         Parameters
         ----------
@@ -412,13 +409,14 @@ class Prediction:
             Columns: the share of outcomes inside the intervals of each probability, the mean
             width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
             probability integral transform is uniform [1]_. Shares have a standard error of
-            √(p (1 − p) / n). Vector outcomes are looked at component by component.
+            √(p (1 − p) / n). Vector outcomes are looked at component by component. With case
+            weights, shares and means are weighted, and the test and this standard error are those
+            of n = (Σ w)² / Σ w² observations.
 
         Examples
         --------
         >>> import lockquack as lq
-        >>> from lockquack.testing import example_models
-        >>> lq.lock(example_models()).coverage([0.9])[["0.9"]].round(2)
+        >>> lq.lock(lq.example_models()).coverage([0.9])[["0.9"]].round(2)
                   0.9
         model
         [lock]   0.92
@@ -435,15 +433,15 @@ class Prediction:
         self._require_observed("coverage")
         wanted = read_probabilities(probs)
         found = self._calibrated(wanted, kind)
-        self._numbers.warn_of_pareto("intervals")
-        return coverage_table(found, self.observations.values, wanted, random_seed)
+        self._evaluation.warn_of_pareto("intervals")
+        return coverage_table(found, self.observations, wanted, random_seed)
 
     plot_density = pictures.plot_density
     plot_densities = pictures.plot_densities
     plot_pit = pictures.plot_pit
 
     @cached_property
-    def _numbers(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         return Evaluation(
             self.models,
             self.pool,
@@ -456,12 +454,12 @@ class Prediction:
     def _calibrated(
         self, probs: Sequence[float] = (), kind: IntervalKind = "central"
     ) -> dict[str, Calibrated]:
-        """Look at the outcomes with the combination, with its rivals and with the models."""
+        """Calibrate the combination, its rivals and the models by the outcomes."""
         pools = {self.label: self.pool}
         rivals = self.rivals() if self.rivals is not None else {}
         pools |= {label: pool for label, pool in rivals.items() if label not in pools}
         bracketed = {f"[{label}]": pool for label, pool in pools.items()}
-        return self._numbers.calibrated(bracketed, probs, kind)
+        return self._evaluation.calibrated(bracketed, probs, kind)
 
     def _require_observed(self, what: str) -> None:
         if not self.observed:

@@ -1,24 +1,28 @@
-"""Normalising and sampling pools of vector outcomes, one observation after the other."""
+"""Sampling pools, and normalising those of vector outcomes, one observation after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from typing_extensions import override
 
-from lockquack.jets import Array
+from lockquack.errors import UnsupportedError
+from lockquack.jets import Array, stack_jets
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
 from lockquack.numeric import cut
+from lockquack.operators import Linear
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
+from lockquack.prediction.distribution import PooledDistribution, distribution_of
+from lockquack.prediction.members import PredictiveDensity
 from lockquack.prediction.pooled import Normalised, observed_densities
-from lockquack.prediction.targets import ModelTarget
 from lockquack.sampling.samplers import Drawn, Target, normalise_by_sampling, sample
 
 #: Draws behind a normaliser.
@@ -43,8 +47,12 @@ def normalise_by_draws(
     progressbar: bool | None = None,
 ) -> NormalisedBySampling:
     """Normalise the pool at each observation by importance sampling, and evaluate it there."""
-    work = _AtEach(tuple(models), loo, _normalised)
-    done = _for_each(work, sources_of(models), pool, rng, "normalisers", progressbar)
+
+    def work(target: ModelTarget, rng: np.random.Generator) -> tuple[Drawn, Array]:
+        pareto_k = np.array([member.pareto_k.item() for member in target.members])
+        return normalise_by_sampling(target, _DRAWS, rng), pareto_k
+
+    done = _for_each(work, sources_of(models), pool, loo, rng, "normalisers", progressbar)
     parts = [drawn for drawn, _ in done]
     pareto_k = np.stack([k_hats for _, k_hats in done], axis=1)
     log_norm = np.array([part.log_norm for part in parts])
@@ -70,54 +78,42 @@ def sample_each(
     progressbar: bool | None = None,
 ) -> Sequence[Drawn]:
     """Draw from the pool at each observation."""
-    work = _AtEach(tuple(models), loo, partial(_sampled, n=n, method=method))
-    return _for_each(work, models, pool, rng, "sampling", progressbar)
+
+    def work(target: ModelTarget, rng: np.random.Generator) -> Drawn:
+        return sample(target, n, method, rng)
+
+    return _for_each(work, models, pool, loo, rng, "sampling", progressbar)
 
 
-def _normalised(target: ModelTarget, rng: np.random.Generator) -> tuple[Drawn, Array]:
-    pareto_k = np.array([member.pareto_k.item() for member in target.members])
-    return normalise_by_sampling(target, _DRAWS, rng), pareto_k
+def _for_each(
+    work: Callable[[ModelTarget, np.random.Generator], Any],
+    models: Mapping[str, Source],
+    pool: Pool,
+    loo: bool,
+    rng: np.random.Generator,
+    title: str,
+    progressbar: bool | None,
+) -> list[Any]:
+    """Do random work at each observation, each with a seed of its own."""
+    names = tuple(models)
 
-
-def _sampled(target: ModelTarget, rng: np.random.Generator, n: int, method: str) -> Drawn:
-    return sample(target, n, method, rng)
-
-
-@dataclass(frozen=True)
-class _AtEach:
-    """Work for a group of observations, one after the other."""
-
-    names: tuple[str, ...]
-    loo: bool
-    work: Callable[[ModelTarget, np.random.Generator], Any]
-
-    def __call__(self, models: Sequence[Source], obs: slice, pool: Pool, seeds: Array) -> list[Any]:
-        named = dict(zip(self.names, models, strict=True))
+    def work_on_group(models: Sequence[Source], obs: slice, pool: Pool, seeds: Array) -> list[Any]:
+        named = dict(zip(names, models, strict=True))
         return [
-            self.work(
-                ModelTarget(named, pool.at(slice(i, i + 1)), obs.start + i, loo=self.loo),
+            work(
+                ModelTarget(named, pool.at(slice(i, i + 1)), obs.start + i, loo=loo),
                 np.random.default_rng(seed),
             )
             for i, seed in enumerate(seeds)
         ]
 
-
-def _for_each(
-    work: _AtEach,
-    models: Mapping[str, Source],
-    pool: Pool,
-    rng: np.random.Generator,
-    title: str,
-    progressbar: bool | None,
-) -> list[Any]:
-    """Do random work at each observation, with a seed each, wherever it is done."""
     n = next(iter(models.values())).n_obs
     groups = cut(slice(0, n), _OBS_AT_ONCE)
     seeds = rng.integers(2**63, size=n)
     results = []
     with progress_bar(n, title, progressbar) as advance:
         for group in map_observations(
-            work,
+            work_on_group,
             tuple(models.values()),
             groups,
             [pool.at(obs) for obs in groups],
@@ -152,3 +148,64 @@ def modes(models: Mapping[str, Source], pool: Pool, draws: Array, *, loo: bool) 
         start = draws[height.argmax(), i] / unit
         found[i] = minimize(downhill, start, jac=True, method="BFGS").x * unit
     return found
+
+
+class ModelTarget(Target):
+    """A pool of models at one observation; the pool given is of this observation alone."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Source],
+        pool: Pool,
+        observation: int,
+        *,
+        loo: bool,
+    ) -> None:
+        self.models, self.own, self.loo = models, pool, loo
+        self.obs = slice(observation, observation + 1)
+        self.members = [PredictiveDensity.of(model, self.obs, loo) for model in models.values()]
+        self.d = self.members[0].source.observations.d
+        self.weights = np.abs(pool.weights).reshape(pool.K)
+        above = pool.mixture_above
+        self.envelope = None if above is None else above.reshape(pool.K)
+        self.narrow = pool.operator.vanishes_with_any
+        self.is_mixture = pool.operator.normalised
+
+    @override
+    def log_components(self, y: Array) -> Array:
+        row = np.zeros(1, dtype=np.intp)
+        return np.stack([member.logpdf_at(y[:, None], row)[:, 0] for member in self.members])
+
+    @override
+    def pool(self, log_components: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            return self.own(log_components, np.zeros(log_components.shape[-1], dtype=np.intp))
+
+    @override
+    def with_gradient(self, y: Array) -> tuple[Array, Array]:
+        jets = stack_jets([member.jet_at(y, 0) for member in self.members])
+        pooled = self.own.jet(jets, np.zeros(len(y), dtype=np.intp))
+        return pooled.logp, pooled.grad
+
+    def draw_component(self, k: int, n: int, rng: np.random.Generator) -> Array:
+        """Draw from a model, (n, d); of a scalar outcome by inversion where it has no generator."""
+        member = self.members[k]
+        if member.source.can.draw:
+            return member.draw(n, 0, rng)
+        if self.d > 1:
+            raise UnsupportedError(
+                f"Model {list(self.models)[k]!r} ({member.source.likelihood.description}) has "
+                f"outcomes of {self.d} components and no generator of random outcomes, so its "
+                "combinations cannot be sampled. Make it with from_family, or give from_jax "
+                "sample=."
+            )
+        return self._inverse[k].sample(n, rng)
+
+    @cached_property
+    def _inverse(self) -> list[PooledDistribution]:
+        return [
+            distribution_of(
+                {name: model}, Pool(Linear(), np.ones(1), 1), loo=self.loo, slices=[self.obs]
+            )
+            for name, model in self.models.items()
+        ]

@@ -22,20 +22,21 @@ from scipy.stats import binom
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array
+from lockquack.totals import average, effective_number
 
 #: Most places at which the distribution function is looked at.
 _PLACES = 100
-
-
 #: Samples of uniform numbers with which the observed one is compared.
 _SIMULATIONS = 4000
 
 
-def uniformity(pit: Array) -> float:
+def uniformity(pit: Array, weights: Array | None = None) -> float:
     """P-value of the hypothesis that numbers (n,) are independent and uniform on [0, 1].
 
     It is found by simulation, so it is never below 1/4001. Leave-one-out probabilities are not
-    quite independent, which hardly matters for more than a few dozen observations.
+    quite independent, which hardly matters for more than a few dozen observations. The weighted
+    distribution function of numbers with weights is looked at as if it were that of
+    (Σ w)² / Σ w² numbers, which has the same variances and covariances.
 
     Examples
     --------
@@ -44,10 +45,12 @@ def uniformity(pit: Array) -> float:
     >>> uniformity(spread) > 0.9, uniformity(0.25 + spread / 2) < 0.001
     (True, True)
     """
-    places = _places(pit.size)
-    observed = _surprise((pit[:, None] <= places).sum(axis=0), pit.size, places)
+    n = max(1, round(effective_number(weights, pit.size)))
+    places = _places(n)
+    share = average((pit <= places[:, None]).astype(np.float64), weights)
+    observed = _surprise(np.rint(n * share).astype(np.int64), n, places)
     # Equal surprises are equal counts; rounding must not tell them apart.
-    as_rare = int((_simulated(pit.size) <= observed * (1 + 1e-9)).sum())
+    as_rare = int((_simulated(n) <= observed * (1 + 1e-9)).sum())
     return (1 + as_rare) / (1 + _SIMULATIONS)
 
 

@@ -1,59 +1,20 @@
-"""What is remarked on a result: every kind of remark, by its code."""
+"""Remarks on results: every kind, by its code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from lockquack.remarks import densities, draws, likelihoods, limits, solver, support, weights
 from lockquack.remarks.base import Remark, UnknownRemark
-from lockquack.remarks.densities import (
-    HighParetoK,
-    UncertainNormaliser,
-    UnreliableDraws,
-    WrongNormaliser,
-)
-from lockquack.remarks.draws import (
-    DependentDraws,
-    HandfulOfDraws,
-    HardlyAnyDraws,
-    SingleChain,
-    TooFewDraws,
-)
-from lockquack.remarks.solver import SeveralOptima, StoppedEarly
-from lockquack.remarks.support import DifferentSupports, NormaliserUnchecked, SlowEdge
 from lockquack.remarks.warning import remark_of, warn
-from lockquack.remarks.weights import (
-    ModelsAlike,
-    ModesApart,
-    ParameterAtBound,
-    PhasesAtCap,
-    WeightsUndetermined,
-)
 
 #: All kinds, in the order in which the documentation explains them.
 REMARKS: dict[str, type[Remark]] = {
     kind.code: kind
-    for kind in (
-        StoppedEarly,
-        SeveralOptima,
-        SingleChain,
-        HardlyAnyDraws,
-        TooFewDraws,
-        HandfulOfDraws,
-        DependentDraws,
-        UncertainNormaliser,
-        UnreliableDraws,
-        HighParetoK,
-        ModelsAlike,
-        WeightsUndetermined,
-        ModesApart,
-        ParameterAtBound,
-        PhasesAtCap,
-        SlowEdge,
-        DifferentSupports,
-        NormaliserUnchecked,
-        WrongNormaliser,
-    )
+    for topic in (solver, draws, densities, weights, limits, support, likelihoods)
+    for kind in vars(topic).values()
+    if isinstance(kind, type) and issubclass(kind, Remark) and kind is not Remark
 }
 
 
@@ -62,7 +23,7 @@ def read_remark(record: Mapping[str, Any]) -> Remark:
 
     Examples
     --------
-    >>> read_remark(SingleChain(("normal",)).record())
+    >>> read_remark(draws.SingleChain(("normal",)).record())
     SingleChain(models=('normal',))
     >>> read_remark({"code": "full-moon", "message": "The moon is full.", "fields": {}})
     UnknownRemark(text='The moon is full.')
@@ -79,7 +40,7 @@ def read_remark(record: Mapping[str, Any]) -> Remark:
 
 
 def _as_tuples(value: Any) -> Any:
-    """Make tuples of lists again, which JSON made of them."""
+    """Turn lists back into the tuples that JSON made them of."""
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 

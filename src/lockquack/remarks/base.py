@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,8 +18,8 @@ class Remark(ABC):
     A kind of remark is a class: a code that never changes, and what it means and what to do about
     it in plain words, in which backticks mark code. Its fields are what there is to say about
     this result: names, counts, the worst observation. They are plain Python values, so that JSON
-    can hold them. To add one, write the class in the module of its topic, list it in
-    :data:`lockquack.remarks.REMARKS`, and issue it where it is found out.
+    can hold them. To add one, write the class in the module of its topic and issue it where it is
+    found out.
     """
 
     code: ClassVar[str]
@@ -38,6 +38,16 @@ class Remark(ABC):
     @abstractmethod
     def _message(self) -> str:
         """Write the message; a :class:`~lockquack.words.Text` where the wordings differ."""
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Names of the models that it is about, whatever they are combined by; none: the fit."""
+        return getattr(self, "models", ())
+
+    @property
+    def topic(self) -> Hashable:
+        """What it is about: of remarks with the same topic, one is enough."""
+        return (self.code, *self.subjects) if self.subjects else self
 
     def __str__(self) -> str:
         return str(self.message)

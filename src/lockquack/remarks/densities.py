@@ -11,7 +11,14 @@ from lockquack.words import Text, advice
 
 #: What rests on leave-one-out densities.
 Affected = Literal[
-    "scores", "scores and weights", "log scores", "report", "density", "intervals", "calibration"
+    "scores",
+    "scores and weights",
+    "log scores",
+    "report",
+    "density",
+    "intervals",
+    "calibration",
+    "draws",
 ]
 _CONSEQUENCES: dict[Affected, str] = {
     "scores": "The scores rest on them.",
@@ -21,6 +28,7 @@ _CONSEQUENCES: dict[Affected, str] = {
     "density": "So is the density of the combination there.",
     "intervals": "So are their intervals there.",
     "calibration": "So is their calibration there.",
+    "draws": "So are draws of the combination there.",
 }
 
 
@@ -42,19 +50,24 @@ class HighParetoK(Remark):
         "fit the model again without the observation and give held-out predictions, or use "
         "`lq.lock`."
     )
-    example = ("normal", 2, 0.7, 0.93, "observation 17", "scores and weights")
+    example = (("normal", "student"), (2, 1), 0.7, 0.93, "normal", "observation 17", "scores")
 
-    model: str
-    count: int
+    models: tuple[str, ...]
+    #: At how many observations, for each of them.
+    counts: tuple[int, ...]
+    #: The lowest of their limits.
     limit: float
     worst: float
+    worst_model: str
     observation: str
     affected: Affected
 
     def _message(self) -> str:
+        pairs = zip(self.models, self.counts, strict=True)
+        where = ", ".join(f"of model {name!r} at {count}" for name, count in pairs)
         return (
-            f"Leave-one-out densities of model {self.model!r} are unreliable at {self.count} "
-            f"observation(s): Pareto k̂ above {self.limit:.2f}, worst {self.worst:.2f} at "
+            f"Leave-one-out densities are unreliable, {where} observation(s): Pareto k̂ above "
+            f"{self.limit:.2f}, worst {self.worst:.2f} for {self.worst_model!r} at "
             f"{self.observation}. {_CONSEQUENCES[self.affected]}"
         )
 
@@ -70,7 +83,9 @@ class WrongNormaliser(Remark):
         "It may be off by more than a millionth of its size, or some of a model's mass was not "
         "found, usually because of draws with extreme parameters, such as a scale near zero."
     )
-    remedy = "Look at the observation that is named; `fit.log_norm()` shows the error of each."
+    remedy = (
+        "Look at the observation that is named; `fit.predict().log_norm()` shows the error of each."
+    )
     example = (3, 4e-5, "observation 17")
 
     count: int

@@ -10,7 +10,7 @@ from lockquack.remarks.base import Remark, listed
 
 @dataclass(frozen=True)
 class SingleChain(Remark):
-    """Models of which there is one chain."""
+    """Models with a single chain."""
 
     code = "single-chain"
     category = MonteCarloWarning
@@ -37,7 +37,10 @@ class HardlyAnyDraws(Remark):
     code = "hardly-any-draws"
     category = MonteCarloWarning
     title = "Hardly any draws"
-    meaning = "The Monte Carlo errors of the scores (`mcse`) are not known."
+    meaning = (
+        "The Monte Carlo errors of the scores (`mcse`) are not known. They may be larger than all "
+        "others, so no standard errors and intervals of the weights are shown either."
+    )
     remedy = "Draw more."
     example = (("normal",),)
 
@@ -46,7 +49,7 @@ class HardlyAnyDraws(Remark):
     def _message(self) -> str:
         return (
             f"Fewer than four draws per chain for {listed(self.models)}: the Monte Carlo standard "
-            "errors (mcse) are not known."
+            "errors (mcse) are not known, and weights have no standard errors."
         )
 
 

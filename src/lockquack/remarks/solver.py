@@ -46,8 +46,9 @@ class SeveralOptima(Remark):
     category = ConvergenceWarning
     title = "Several optima"
     meaning = (
-        "The objective is not convex, and only one of several searches ended at the best solution "
-        "found. There may be a better one."
+        "The objective is not convex, and less than half of the searches, from different starts, "
+        "ended at the solution. There may be a better one: where so few agreed, many more starts "
+        "found one in about every second case."
     )
     remedy = (
         "Use an operator with fewer parameters, fix the phases or the order, or take more "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from lockquack.errors import EdgeWarning, SupportWarning
 from lockquack.remarks.base import Remark
 from lockquack.words import WEIGHTED_BY_LOG, Text
@@ -51,6 +53,11 @@ class DifferentSupports(Remark):
 
     #: Name and both ends.
     supports: tuple[tuple[str, float, float], ...]
+
+    @property
+    @override
+    def subjects(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.supports)
 
     def _message(self) -> str:
         each = "; ".join(f"{name!r} on ({low:g}, {high:g})" for name, low, high in self.supports)

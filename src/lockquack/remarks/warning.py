@@ -1,4 +1,4 @@
-"""Warning of remarks."""
+"""Remarks as warnings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import warnings
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -16,8 +17,12 @@ from lockquack.remarks.base import Remark, UnknownRemark
 _OURS = (f"{Path(__file__).parents[1]}{os.sep}", str(functools.__file__))
 
 
-def warn(*remarks: Remark) -> None:
-    """Warn of remarks at the line outside this package from which it was called."""
+def warn(*remarks: Remark, told: Mapping[str, set[Hashable]] | None = None) -> None:
+    """Warn of remarks at the line outside this package from which it was called.
+
+    ``told`` holds what has been said about each model before, by name. It is not said again.
+    """
+    remarks = tuple(remark for remark in remarks if _is_new(remark, told or {}))
     # From Python 3.12 on, skip_file_prefixes= would do; 3.11 has to count.
     level = 1
     frame: FrameType | None = sys._getframe()
@@ -27,6 +32,16 @@ def warn(*remarks: Remark) -> None:
         warning = remark.category(remark.message)
         warning.remark = remark
         warnings.warn(warning, stacklevel=level)
+
+
+def _is_new(remark: Remark, told: Mapping[str, set[Hashable]]) -> bool:
+    """Whether it has not been said about all of its models, or of the same fit; now it is."""
+    topic: Hashable = remark.code if remark.subjects else remark
+    said = [told[name] for name in remark.subjects or told if name in told]
+    new = not said or any(topic not in topics for topics in said)
+    for topics in said:
+        topics.add(topic)
+    return new
 
 
 def remark_of(warning: Warning | str) -> Remark | None:

@@ -27,7 +27,7 @@ def write_report(
     thorough: bool | None = None,
     progressbar: bool | None = None,
 ) -> Path:
-    """Write a report: one HTML file without scripts, that loads nothing.
+    """Write a report: one HTML file, without scripts or other files that it needs.
 
     What was combined and how, weights with uncertainty, scores side by side, calibration before
     and after, predictions of some observations, and remarks with what to do about each. Where
@@ -68,14 +68,13 @@ def write_report(
     >>> from pathlib import Path
     >>> import lockquack as lq
     >>> from lockquack.report import write_report
-    >>> from lockquack.testing import example_models
-    >>> models = example_models()
+    >>> models = lq.example_models()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write_report(lq.lock(models), Path(folder) / "report.html", methods=["lock"])
     ...     page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     True
     """
-    from lockquack.files.places import require_place, write_text
+    from lockquack.files.places import require_file_place, write_text
     from lockquack.plots.style import require_matplotlib
 
     require_matplotlib()
@@ -84,7 +83,7 @@ def write_report(
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    require_place(path)
+    require_file_place(path)
     contents = gather_contents(
         fit, methods=methods, cv=cv, obs=obs, thorough=thorough, progressbar=progressbar
     )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.errors import LockquackError, LockquackWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.compare import compare
+from lockquack.methods.comparison import Comparison
 from lockquack.models.model import sources_of
 from lockquack.plots import DensityPanel
 from lockquack.prediction.calibration import coverage_table
@@ -55,7 +55,7 @@ class Contents:
     """All numbers of a report."""
 
     fit: Combination
-    comparison: pd.DataFrame | Missing
+    comparison: Comparison | Missing
     calibration: Calibration | Missing
     densities: Sequence[DensityPanel] | Missing
     #: Largest Pareto k̂ of each model, its limit, and how often it is above.
@@ -65,7 +65,7 @@ class Contents:
 
 @dataclass
 class _Gatherer:
-    """Computes one part after the other; remarks on the way are kept, not shown."""
+    """Computes one part after the other; collects remarks instead of warning."""
 
     fit: Combination
     progressbar: bool | None
@@ -83,7 +83,7 @@ class _Gatherer:
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
-    def comparison(self, methods: Any, cv: Any, why_not: str) -> pd.DataFrame | Missing:
+    def comparison(self, methods: Any, cv: Any, why_not: str) -> Comparison | Missing:
         if methods is not None and not len(methods):
             return Missing("No methods were asked for.")
         if why_not:
@@ -116,7 +116,7 @@ class _Gatherer:
                 beside = prediction._calibrated(PROBABILITIES)
         except LockquackError as error:
             return Missing(error.text)
-        coverage = coverage_table(beside, fit.observations.values, PROBABILITIES, fit.random_seed)
+        coverage = coverage_table(beside, fit.observations, PROBABILITIES, fit.random_seed)
         pit = {}
         if fit.observations.d == 1:
             pit = {name: each.pit(0) for name, each in beside.items()}
@@ -145,7 +145,7 @@ class _Gatherer:
         k_hat = np.stack([m.loo(progressbar=self.progressbar).pareto_k for m in models.values()])
         if not any(isinstance(remark, HighParetoK) for remark in self.fit.remarks):
             self.remarks += examine_pareto(sources_of(models), k_hat, observations, "report")
-        limits = np.array([pareto_k_threshold(model.source.n_samples) for model in models.values()])
+        limits = np.array([model.source.pareto_limit for model in models.values()])
         return pd.DataFrame(
             {
                 "largest": k_hat.max(axis=1),
@@ -166,19 +166,19 @@ def gather_contents(
     thorough: bool | None,
     progressbar: bool | None,
 ) -> Contents:
-    """Compute all parts of a report; what cannot be had is replaced by the reason."""
+    """Compute all parts of a report; a part that cannot be computed is replaced by the reason."""
     gatherer = _Gatherer(fit, progressbar)
     why_not = _why_not(fit, thorough)
     comparison = gatherer.comparison(methods, cv, why_not)
     calibration = gatherer.calibration(why_not)
     densities = gatherer.densities(obs)
     pareto = gatherer.pareto(why_not)
-    remarks = list(dict.fromkeys([*fit.remarks, *gatherer.remarks]))
-    return Contents(fit, comparison, calibration, densities, pareto, remarks)
+    remarks = {each.topic: each for each in reversed([*fit.remarks, *gatherer.remarks])}
+    return Contents(fit, comparison, calibration, densities, pareto, list(remarks.values())[::-1])
 
 
 def _why_not(fit: Combination, thorough: bool | None) -> str:
-    """Say why the slow parts are left out; nothing if they are not."""
+    """Return why the slow parts are left out; empty if they are not."""
     if fit.models is None:
         return (
             "The combination was read from a file, which holds its weights and scores but not "
@@ -197,5 +197,4 @@ def _why_not(fit: Combination, thorough: bool | None) -> str:
 
 def best_model(fit: Combination) -> str:
     """Return the name of the model with the largest total score."""
-    totals = fit.pointwise.values.reshape(1 + len(fit.names), -1).sum(axis=1)
-    return fit.names[int(np.argmax(totals[1:]))]
+    return str(fit.to_dataframe()["score"].iloc[1:].idxmax())

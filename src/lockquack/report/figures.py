@@ -50,7 +50,7 @@ def draw_inline(
 
 
 def _as_element(svg: str, name: str) -> str:
-    """Take the element out of an SVG file; its size is that of the place where it stands."""
+    """Take the element out of an SVG file; it scales with the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)

@@ -36,7 +36,7 @@ def section(title: str, *parts: str) -> str:
 
 
 def figure(svg: str, caption: str) -> str:
-    """Put a caption below a picture, which also says what it is to those who cannot see it."""
+    """Put a caption below a picture; it is also the description for screen readers."""
     seen = svg.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
     return f"<figure>{seen}<figcaption>{escape(caption)}</figcaption></figure>"
 
@@ -53,12 +53,12 @@ def facts(values: Mapping[str, str]) -> str:
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Write something that is shown when asked for."""
+    """Write parts that are hidden until the reader opens them."""
     return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
 
 
 def remark(title: str, *parts: str) -> str:
-    """Write something to beware of."""
+    """Write a note with a title."""
     return f'<div class="note"><h3>{escape(title)}</h3>{"".join(parts)}</div>'
 
 
@@ -99,5 +99,5 @@ def number(value: float, digits: int) -> str:
 
 
 def code(text: str) -> str:
-    """Write something to be typed."""
+    """Write a command to type."""
     return f"<pre><code>{escape(text)}</code></pre>"

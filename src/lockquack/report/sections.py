@@ -13,6 +13,7 @@ import pandas as pd
 
 from lockquack import __version__
 from lockquack.draws.diagnostics import NOISE_ERRORS
+from lockquack.methods.comparison import Comparison
 from lockquack.plots import plot_compare, plot_densities, plot_pit
 from lockquack.prediction.pictures import weight_of
 from lockquack.remarks import Remark
@@ -38,6 +39,7 @@ from lockquack.report.table import (
     score_name,
     what_was_fitted,
 )
+from lockquack.totals import effective_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,16 +54,16 @@ _PACKAGES = ("numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz")
 
 
 def in_short(contents: Contents) -> list[str]:
-    """Say the most important in a few sentences."""
+    """Summarise the report in a few sentences."""
     fit = contents.fit
     said = [_most_weight(fit), _gain(fit)]
-    if isinstance(contents.comparison, pd.DataFrame):
-        said.append(_best_method(contents.comparison))
+    if isinstance(contents.comparison, Comparison):
+        said.append(contents.comparison.advice)
     if not isinstance(contents.calibration, Missing):
         own = contents.calibration.coverage.iloc[0]
         said.append(
             f"Intervals of 90 % probability contain {100 * own['0.9']:.1f} % of the outcomes; "
-            f"{_judged(own)}."
+            f"{_calibration_verdict(own)}."
         )
     count = len(contents.remarks)
     said.append(
@@ -98,17 +100,6 @@ def _gain(fit: Combination) -> str:
         f"Its {fit.rule.label} score {said} that of the best model, {best}, on the observations "
         "to which the weights were fitted."
     )
-
-
-def _best_method(comparison: pd.DataFrame) -> str:
-    known = comparison[comparison["verdict"] != "not known"]
-    close = list(known.index[known["verdict"] == "noise"])
-    score = "log score" if known["elpd"].notna().all() else "Hyvärinen score"
-    said = (
-        f"With cross-validated weights the best by {score}, of {len(known)} methods that have "
-        f"one, is {known.index[0]}"
-    )
-    return f"{said}; not to be told from it: {', '.join(close)}." if close else f"{said}."
 
 
 def what_was_combined(contents: Contents) -> str:
@@ -195,7 +186,7 @@ def scores(contents: Contents) -> str:
     )
 
 
-def _methods(comparison: pd.DataFrame | Missing) -> Sequence[str]:
+def _methods(comparison: Comparison | Missing) -> Sequence[str]:
     if isinstance(comparison, Missing):
         return [paragraph(f"Methods were not compared. {comparison.why}", soft=True)]
     headings = {
@@ -206,7 +197,10 @@ def _methods(comparison: pd.DataFrame | Missing) -> Sequence[str]:
         "hyvarinen_diff": "difference",
         "hyvarinen_dse": "±\u00a0se",
     }
-    columns: list[Column] = [("verdict", list(comparison["verdict"]))]
+    columns: list[Column] = [
+        ("verdict", list(comparison["verdict"])),
+        ("flags", list(comparison["flags"])),
+    ]
     columns += [
         numbers(heading, comparison[column], 1)
         for column, heading in headings.items()
@@ -220,10 +214,12 @@ def _methods(comparison: pd.DataFrame | Missing) -> Sequence[str]:
         ]
     parts = [
         paragraph(
-            "All methods side by side. Here the weights were fitted to some of the observations "
-            "and scored on the others, fold by fold, so that no method is flattered. A difference "
-            "of less than two standard errors is noise."
-        )
+            "All methods and models side by side. Here the weights were fitted to some of the "
+            "observations and scored on the others, fold by fold, so that no method is flattered. "
+            "A difference of less than two standard errors is noise; one that so many comparisons "
+            "could show by chance is unclear."
+        ),
+        paragraph(" ".join(filter(None, (comparison.advice, comparison.caution)))),
     ]
     if len(comparison) > 1:
         height = 0.7 + 0.23 * len(comparison)
@@ -239,9 +235,9 @@ def _methods(comparison: pd.DataFrame | Missing) -> Sequence[str]:
                 soft=True,
             )
         )
-    left_out = comparison.attrs.get("left_out", {})
+    left_out = comparison.left_out()
     if left_out:
-        reasons = (paragraph(f"{name}: {why}", soft=True) for name, why in left_out.items())
+        reasons = (paragraph(line, soft=True) for line in left_out)
         parts.append(folded("Methods that were left out, and why", *reasons))
     return parts
 
@@ -256,7 +252,7 @@ def calibration(contents: Contents) -> str:
         *(numbers(f"{100 * p:g}\u00a0%", 100 * rows[f"{p:g}"], 1) for p in PROBABILITIES),
         ("mean width", [f"{width:.4g}" for width in rows[f"width_{PROBABILITIES[-1]:g}"]]),
         ("p", ["< 0.001" if p < 0.001 else f"{p:.3f}" for p in rows["uniformity_p"]]),
-        ("judged", [_judged(row) for _, row in rows.iterrows()]),
+        ("judged", [_calibration_verdict(row) for _, row in rows.iterrows()]),
     ]
     shown = table("prediction", rows.index, columns)
     drawn = ""
@@ -266,19 +262,24 @@ def calibration(contents: Contents) -> str:
             draw_inline(
                 "pit",
                 lambda axes: plot_pit(
-                    found.models, found.combinations, weights=weight_of(fit.predict()), ax=axes[0]
+                    found.models,
+                    found.combinations,
+                    weights=weight_of(fit.predict()),
+                    case_weights=fit.observations.weights,
+                    ax=axes[0],
                 ),
                 3.2,
             ),
             "Distribution of the probabilities F(y) of the outcomes under their predictions, minus "
             "the uniform one. A line that leaves the band is not calibrated.",
         )
-    n = contents.fit.observations.n
+    observations = contents.fit.observations
+    n = effective_number(observations.weights, observations.n)
     return section(
         title,
         paragraph(
             "Per cent of the outcomes inside intervals of 50 to 95 % probability, the mean width "
-            f"of the latter, and the p-value of a test of calibration. Of {n} observations, "
+            f"of the latter, and the p-value of a test of calibration. Of {n:.0f} observations, "
             f"{100 * np.sqrt(0.09 / n):.1f} % is one standard error at 90 %. The models are what "
             "was there before; combinations are in brackets."
         ),
@@ -287,8 +288,8 @@ def calibration(contents: Contents) -> str:
     )
 
 
-def _judged(row: pd.Series) -> str:
-    """Say in words what coverage shows."""
+def _calibration_verdict(row: pd.Series) -> str:
+    """Say in words whether intervals are calibrated."""
     if row["uniformity_p"] > _LEVEL:
         return "no sign of miscalibration"
     beyond = np.array([row[f"{p:g}"] - p for p in PROBABILITIES])
@@ -309,7 +310,10 @@ def predictions(contents: Contents) -> str:
     drawn = draw_inline(
         "densities",
         lambda axes: plot_densities(
-            panels, weights=weight_of(fit.predict()), axes=_used(axes, len(panels))
+            panels,
+            weights=weight_of(fit.predict()),
+            xlabel=fit.observations.outcome,
+            axes=_used(axes, len(panels)),
         ),
         0.8 + 1.5 * rows,
         rows,

@@ -11,14 +11,16 @@ import numpy as np
 import pandas as pd
 
 from lockquack.draws.blocks import Kind
+from lockquack.methods.gather import unit_of
+from lockquack.plots.style import shortened
 from lockquack.remarks import Remark
 from lockquack.words import Text
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
 
-#: Models that a table shows.
-_ROWS_SHOWN = 30
+#: Models that a table shows, and letters of their names.
+_ROWS_SHOWN, _NAME = 30, 28
 _KINDS: dict[Kind, str] = {
     "loo": "leave-one-out",
     "in-sample": "in-sample",
@@ -27,9 +29,10 @@ _KINDS: dict[Kind, str] = {
 
 
 def as_text(fit: Combination) -> str:
-    """Write the table with what stands above and below it."""
+    """Write the table with its header and footer."""
     table = rounded_table(fit.to_dataframe()).to_string()
-    lines = [*map(_wrapped, header(fit)), "", table, "", *map(_wrapped, footer(fit))]
+    below = [*solution_lines(fit), *map(note, fit.remarks)]
+    lines = [*map(_wrapped, header(fit)), "", table, "", *map(_wrapped, below)]
     return "\n".join(lines)
 
 
@@ -51,12 +54,16 @@ def header(fit: Combination) -> list[str]:
 def what_was_fitted(fit: Combination) -> str:
     """Name the operator, and how its weights were found."""
     way = f"weights by {fit.label};" if fit.fitter.is_formula else "fitted by"
-    return f"{fit.operator.name.capitalize()}, {way} {score_name(fit)}"
+    return f"{fit.operator.title}, {way} {score_name(fit)}"
 
 
 def facts(fit: Combination) -> dict[str, str]:
     """Gather what the weights were fitted to, by name."""
     found = {"models": str(len(fit.names)), "observations": str(fit.observations.n)}
+    if fit.observations.name is not None:
+        found["outcome"] = fit.observations.name
+    if fit.observations.weights is not None:
+        found["case weights"] = f"sum {fit.observations.weights.sum():.6g}"
     if fit.fitter.is_formula:
         return found
     if fit.fitter.is_optimum:
@@ -64,19 +71,18 @@ def facts(fit: Combination) -> dict[str, str]:
         prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
         found["prior"] = f"Dirichlet({prior})"
     if fit.rule.needs_derivatives:
-        units = (f"{unit:.4g}" for unit in fit.rule.unit(fit.observations.values))
-        found["unit of y"] = ", ".join(units)
+        units = (f"{unit:.4g}" for unit in unit_of(fit.rule, fit.observations))
+        of_what = fit.observations.outcome if fit.rule.of_what == "y" else fit.rule.of_what
+        found[f"unit of {of_what}"] = ", ".join(units)
+        if not fit.rule.knows_support:
+            found["support"] = "not known, so y itself is scored"
     return found
 
 
 def score_name(fit: Combination) -> str:
     """Name the score of the table."""
-    return f"the {_KINDS[fit.scores]} {fit.rule.label} score (larger is better)"
-
-
-def footer(fit: Combination) -> list[str]:
-    """Say what else was found, how well it was solved for, and what to know about it."""
-    return [*solution_lines(fit), *map(note, fit.remarks)]
+    of_what = "" if fit.rule.of_what == "y" else f" of {fit.rule.of_what}"
+    return f"the {_KINDS[fit.scores]} {fit.rule.label} score{of_what} (larger is better)"
 
 
 def solution_lines(fit: Combination) -> list[str]:
@@ -98,7 +104,7 @@ def rounded_table(table: pd.DataFrame) -> pd.DataFrame:
         table = table.loc[[table.index[0], *most]]
     shown = pd.DataFrame(
         {name: [_rounded(str(name), value) for value in table[name]] for name in table},
-        index=[_shortened(str(name)) for name in table.index],
+        index=[shortened(str(name), _NAME) for name in table.index],
     )
     if more > 0:
         rest = pd.DataFrame("", index=[f"… {more} more"], columns=shown.columns)
@@ -128,7 +134,3 @@ def _on_a_line(values: Mapping[str, str]) -> str:
 
 def _wrapped(line: str) -> str:
     return textwrap.fill(line, 88, subsequent_indent="  ")
-
-
-def _shortened(name: str, width: int = 28) -> str:
-    return name if len(name) <= width else f"{name[: width - 9]}…{name[-8:]}"

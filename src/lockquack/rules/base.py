@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -50,6 +50,20 @@ class Rule(ABC):
         """Return the rule with another unit of the outcome, where it has one."""
         raise UnsupportedError(f"{self!r} has no scale; only the Hyvärinen score does.")
 
+    def suited_to(self, supports: Sequence[tuple[float, float] | None]) -> Self:
+        """Return the rule for models of these supports; None: not known."""
+        return self
+
+    @property
+    def of_what(self) -> str:
+        """Name what is scored: the outcome, or the function of it that the rule looks at."""
+        return "y"
+
+    @property
+    def knows_support(self) -> bool:
+        """Whether it need not know where the models' supports end, or has been told."""
+        return True
+
     @property
     def options(self) -> dict[str, Any]:
         """What it was made with, as JSON can hold it."""
@@ -60,17 +74,17 @@ class Rule(ABC):
         """Make it again from its options."""
         return cls(**options)
 
-    def unit(self, y: Array) -> Array:
+    def unit(self, y: Array, case_weights: Array | None = None) -> Array:
         """Units of the outcome, one per component, from outcomes of shape (n, d)."""
         return np.ones(y.shape[1])
 
     @property
     def coordinates(self) -> Transform | None:
-        """The change of coordinates by whose weight it looks at derivatives; None: as they are."""
+        """The coordinates z = t(y) in which derivatives are scored; None: y itself."""
         return None
 
-    def bears(self, edge: Edge) -> bool:
-        """Whether the rule is proper for a density that ends like this."""
+    def is_proper_at(self, edge: Edge) -> bool:
+        """Whether the rule is proper for a density with such an edge."""
         return True
 
     def has_variance(self, edge: Edge) -> bool:

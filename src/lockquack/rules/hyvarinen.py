@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,8 +17,12 @@ from lockquack.families.base import Edge
 from lockquack.jets import Array
 from lockquack.numeric import as_numeric
 from lockquack.rules.base import Pooled, Rule
-from lockquack.transforms import Logit, Transform, get_transform
+from lockquack.totals import counted, spread
+from lockquack.transforms import LogDistance, Logit, Transform, get_transform
 from lockquack.words import advice
+
+#: The transform that the models' supports determine.
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -33,14 +38,15 @@ class Hyvarinen(Rule):
     Do not trust it where densities are not smooth or do not vanish at an edge of their support,
     nor to choose between well separated modes: it only sees the shape near each observation.
 
-    Positive and bounded outcomes whose densities do not vanish at the edge (exponential,
-    half-normal, gamma with a shape up to 2, beta) need the weighted score
+    Where models live on a half-line or an interval, the score is that of a function z = t(y) which
+    takes it to the whole line. Up to a constant this is the weighted score of y
 
     .. math:: -\sum_j s_j^2 \bigl(2 h'\, \partial_j \log q + 2 h\, \partial_{jj} \log q
-        + h\, (\partial_j \log q)^2\bigr),
+        + h\, (\partial_j \log q)^2\bigr), \qquad h = (dy/dz)^2,
 
-    with a weight h that vanishes there. A transform z = t(y) gives :math:`h = (dy/dz)^2`; up to a
-    constant it is the score of the density of z.
+    whose weight h vanishes at the edges. Densities that do not vanish there (exponential,
+    half-normal, gamma with a shape up to 2, beta) need it; others profit from it, because the
+    plain score of a positive outcome rests on the few smallest ones.
 
     Parameters
     ----------
@@ -48,10 +54,14 @@ class Hyvarinen(Rule):
         The unit of the outcome, one number or one per component; with a transform, of the
         transformed outcome. None: the standard deviation of what was observed.
     transform
-        None for the plain score; ``"log"`` for positive outcomes (h = y²), ``"logit"`` for
-        those between two bounds, or another transform of :func:`from_family`.
+        ``"auto"``: log of the distance to the end of a half-line, logit on an interval, y itself
+        on the whole line, by the support that all models with a known one have in common. The
+        table says which. None forces the plain score; ``"log"`` is for positive outcomes
+        (h = y²), ``"logit"`` for those between two bounds; or another transform of
+        :func:`from_family`.
     bounds
-        The bounds for ``"logit"``, (0, 1) by default.
+        The bounds for ``"logit"``, (0, 1) by default; for ``"log"``, the half-line, such as
+        ``(2, np.inf)``, by default the positive numbers.
 
     Examples
     --------
@@ -60,6 +70,8 @@ class Hyvarinen(Rule):
     >>> fit = lq.combine(example_models(), lq.Linear(), lq.Hyvarinen(scale=2.0))
     >>> fit.rule
     Hyvarinen(scale=2.0, transform=None, bounds=None)
+    >>> lq.Hyvarinen().suited_to([(-np.inf, np.inf), (0.0, np.inf)]).transform
+    'log'
 
     References
     ----------
@@ -67,7 +79,7 @@ class Hyvarinen(Rule):
     """
 
     scale: ArrayLike | None = None
-    transform: str | None = None
+    transform: str | None = AUTO
     bounds: tuple[float, float] | None = None
 
     name = "hyvarinen"
@@ -78,13 +90,25 @@ class Hyvarinen(Rule):
     def __post_init__(self) -> None:
         if self.scale is not None:
             object.__setattr__(self, "scale", _plain(self.scale))
-        if self.transform is None and self.bounds is None:
-            return
         if not isinstance(self.transform, str | None):
             raise ParameterError(f"transform must be a name or None; got {self.transform!r}.")
         if self.bounds is not None:
             object.__setattr__(self, "bounds", _plain_bounds(self.bounds, self.transform))
-        get_transform(str(self.transform))
+        if self.transform not in (None, AUTO):
+            get_transform(str(self.transform))
+
+    @override
+    def suited_to(self, supports: Sequence[tuple[float, float] | None]) -> Self:
+        known = [support for support in supports if support is not None]
+        if self.transform != AUTO or not known:
+            return self
+        low, high = max(ends[0] for ends in known), min(ends[1] for ends in known)
+        if not low < high or (np.isinf(low) and np.isinf(high)):
+            return replace(self, transform=None)
+        inside = bool(np.isfinite(low) and np.isfinite(high))
+        name, usual = ("logit", (0.0, 1.0)) if inside else ("log", (0.0, np.inf))
+        bounds = None if (low, high) == usual else (low, high)
+        return replace(self, transform=name, bounds=bounds)
 
     @property
     @override
@@ -100,32 +124,51 @@ class Hyvarinen(Rule):
     @cached_property
     @override
     def coordinates(self) -> Transform | None:
-        if self.transform is None:
+        if self.transform in (None, AUTO):
             return None
-        return get_transform(self.transform) if self.bounds is None else Logit(*self.bounds)
+        if self.bounds is None:
+            return get_transform(str(self.transform))
+        low, high = self.bounds
+        if self.transform == "logit":
+            return Logit(low, high)
+        return LogDistance(low) if np.isinf(high) else LogDistance(high, above=False)
+
+    @property
+    @override
+    def of_what(self) -> str:
+        return "y" if self.coordinates is None else self.coordinates.label
+
+    @property
+    @override
+    def knows_support(self) -> bool:
+        return self.transform != AUTO
 
     @override
-    def unit(self, y: Array) -> Array:
-        n, d = y.shape
+    def unit(self, y: Array, case_weights: Array | None = None) -> Array:
+        d, n = y.shape[1], counted(case_weights, len(y))
         if self.scale is not None:
             return _given_unit(self.scale, d)
         z = y if self.coordinates is None else self.coordinates.forward(y)
-        spread = z.std(axis=0, ddof=1) if n > 1 else np.zeros(d)
-        if not (spread > 0).all():
+        found = spread(z, case_weights) if n > 1 else np.zeros(d)
+        if not (found > 0).all():
             raise ScaleError(
-                f"The outcome does not vary (standard deviation {spread.tolist()} over {n} "
+                f"The outcome does not vary (standard deviation {found.tolist()} over {n} "
                 "observations), so it has no unit. Set one ",
                 advice("with scale=", "by --scale"),
                 ".",
             )
-        return np.asarray(spread)
+        return found
 
-    def bears(self, edge: Edge) -> bool:
-        """Whether q h ∂ log q vanishes at such an edge."""
+    def is_proper_at(self, edge: Edge) -> bool:
+        """Whether q h ∂ log q vanishes at such an edge, or is the same at both ends of a circle."""
+        if edge.joined and self.coordinates is None:
+            return True
         return bool(np.isinf(edge.at) or edge.order > 1.0 - self._vanishing(edge))
 
     def has_variance(self, edge: Edge) -> bool:
         """Whether the score, which goes like h / distance² there, has a variance."""
+        if edge.joined and self.coordinates is None:
+            return True
         return bool(np.isinf(edge.at) or edge.order > 3.0 - 2.0 * self._vanishing(edge))
 
     def _vanishing(self, edge: Edge) -> float:
@@ -150,10 +193,14 @@ class Hyvarinen(Rule):
 
 def _plain_bounds(bounds: Any, transform: str | None) -> tuple[float, float]:
     ends = as_numeric("bounds", bounds, ParameterError)
-    if transform != "logit":
-        raise ParameterError(f"bounds belong to transform='logit'; got transform={transform!r}.")
-    if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
+    finite = np.isfinite(ends).sum()
+    if ends.shape != (2,) or not ends[0] < ends[1] or (transform == "logit" and finite < 2):
         raise ParameterError(f"bounds must be two numbers, the lower first; got {bounds!r}.")
+    if transform not in ("log", "logit") or (transform == "log" and finite != 1):
+        raise ParameterError(
+            "Two finite bounds belong to transform='logit', the ends of a half-line, such as "
+            f"(2, np.inf), to 'log'; got bounds={bounds!r} and transform={transform!r}."
+        )
     return float(ends[0]), float(ends[1])
 
 

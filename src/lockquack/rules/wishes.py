@@ -132,7 +132,7 @@ class _AtPlaces(Answer):
         return self.operator.pool_density(self.logp, x)
 
     def tangents(self, x: Array) -> tuple[Array, Array]:
-        return self.value(x), self.operator.density_tangents(self.logp, x)
+        return self.operator.expand_density(self.logp, x)
 
     def of_model(self, k: int) -> Array:
         return self.logp[k]

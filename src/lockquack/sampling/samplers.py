@@ -189,7 +189,7 @@ def smc(target: Target, n: int, rng: np.random.Generator) -> Drawn:
     n_particles = max(n, 500)
     cloud = _Cloud.start(target, proposal, n_particles, rng)
     for _ in range(_MOST_TEMPERATURES):
-        cloud = cloud.heated(rng)
+        cloud = cloud.tempered(rng)
         for _ in range(_MOVES if cloud.beta < 1 else _LAST_MOVES):
             cloud = cloud.moved(target, proposal, rng)
         if cloud.beta == 1:
@@ -324,7 +324,7 @@ class _Cloud:
             y, *g, *q, np.arange(n), np.eye(d), beta=0.0, step=d ** (-1 / 3), accepted=np.nan
         )
 
-    def heated(self, rng: np.random.Generator) -> _Cloud:
+    def tempered(self, rng: np.random.Generator) -> _Cloud:
         """Go on to the β at which half of the particles count, and resample them."""
         gain = np.where(np.isfinite(self.log_q), self.log_q - self.log_g, -np.inf)
 

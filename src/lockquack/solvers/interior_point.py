@@ -33,7 +33,7 @@ _PROXIMAL_PRIOR = 1e-14
 _INSIDE = 0.995
 #: Smallest multiplier of a weight with a prior, in units of alpha / w.
 _FLOOR = 0.5
-#: Gap, in units of the scale at the start, that leaves an optimum of scale zero to the polish.
+#: Gap, in units of the scale at the start, that is small enough where the optimum's scale is zero.
 _VOID = 1e-30
 #: Iterations without progress after which a problem is given up.
 PATIENCE = 15

@@ -10,7 +10,6 @@ on that form. A duality gap, computed from the returned weights alone, proves ea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
+from lockquack.numeric import cut
 from lockquack.solvers.base import Array, Solution
 from lockquack.solvers.interior_point import (
     EXTRA,
@@ -97,14 +97,8 @@ def mixture_proportions(
     counts
         u, (n,) or (..., n): how often each observation counts, not negative; once by default.
         Leading axes are replicates, such as those of a Bayesian bootstrap.
-    alpha
-        The Dirichlet prior's concentration minus one, (K,) or one number for all; not
-        negative. Where it is zero, weights can be exactly 0.0; elsewhere they are positive.
-    tol
-        The gap, in units of the scale, below which a problem counts as converged. The steps
-        go on until rounding stops them, whatever the tolerance.
-    max_iter
-        The most interior point steps to take.
+    alpha, tol, max_iter
+        As for :func:`~lockquack.solvers.simplex_qp.simplex_qp`, alpha the same for all replicates.
 
     Returns
     -------
@@ -146,7 +140,10 @@ def mixture_proportions(
     if len(flat) > 1:
         pooled = _solve(P, flat.mean(axis=0, keepdims=True), a, start, tol, max_iter)[0]
         start = _FRESH * start + (1 - _FRESH) * pooled
-    parts = [_solve(P, flat[at], a, start, tol, max_iter) for at in _chunks(len(flat), n, K)]
+    # Few enough replicates at a time to keep temporaries small.
+    size = max(1, min(_BLOCK // (_ROWS * K), _CHUNK // n))
+    chunks = cut(slice(0, max(len(flat), 1)), size)
+    parts = [_solve(P, flat[at], a, start, tol, max_iter) for at in chunks]
     fields = (np.concatenate(column) for column in zip(*parts, strict=True))
     x, f, *rest = (field.reshape(batch + field.shape[1:]) for field in fields)
     return Solution(x, f - u @ top, *rest)
@@ -190,13 +187,6 @@ def _relative(L: Array) -> tuple[Array, Array]:
     return np.exp(P, out=P), top
 
 
-def _chunks(total: int, n: int, K: int) -> Iterator[slice]:
-    """Yield slices of the replicates, few enough at a time to keep temporaries small."""
-    size = max(1, min(_BLOCK // (_ROWS * K), _CHUNK // n))
-    for start in range(0, max(total, 1), size):
-        yield slice(start, start + size)
-
-
 @dataclass(frozen=True)
 class _Model:
     """What one reading of the densities tells about f at some weights."""
@@ -224,7 +214,8 @@ class _Mixtures:
         B, K = w.shape
         on = np.flatnonzero(w.any(axis=0))  # a weight of zero takes no step: no curvature needed
         d, hessian, logs = np.zeros((B, K)), np.zeros((B, len(on), len(on))), np.zeros(B)
-        for P, u in self._blocks(B):
+        for rows in cut(slice(0, len(self.P)), max(_ROWS, _BLOCK // (max(B, 1) * K))):
+            P, u = self.P[rows], self.u[:, rows]
             t = w @ P.T
             d += (u / t) @ P
             logs += dot(u, np.log(t))
@@ -236,12 +227,6 @@ class _Mixtures:
         Q[:, on[:, None], on] = hessian / 2
         # With Hessian Q + Q the gradient 2(Qw + c) is to be −d; and the Hessian times w is d.
         return self._certified(w, Quadratic(Q, -d, self.alpha), logs)
-
-    def _blocks(self, B: int) -> Iterator[tuple[Array, Array]]:
-        n, K = self.P.shape
-        rows = max(_ROWS, _BLOCK // (max(B, 1) * K))
-        for start in range(0, n, rows):
-            yield self.P[start : start + rows], self.u[:, start : start + rows]
 
     def _certified(self, w: Array, local: Quadratic, logs: Array) -> _Model:
         """Add the gap of :func:`mixture_proportions`, at the best level, and its scale."""

@@ -8,102 +8,76 @@ the curvature that tells a minimum from a saddle, and how many starts lead to th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
-from lockquack.solvers.base import Array
+from lockquack.solvers.base import Array, Solution
 from lockquack.solvers.smooth import Curvature, Objective, Point, SmoothFunction
 
 #: Error of f, in units of the scale, that a step which halves the gradient is forgiven.
 _FORGIVEN = 1e-10
-
 #: Decrease of f, in units of the scale, that is nothing but rounding.
 _ROUNDING = 16 * np.finfo(np.float64).eps
-
 #: Share of the decrease which the slope promises that a step has to keep.
 _SUFFICIENT = 1e-4
-
 #: The same for the curvature and a step off a saddle.
 _SUFFICIENT_CURVED = 0.25
-
 #: Factors by which a step is shortened until it decreases f.
 _LENGTHS = 0.25 ** np.arange(26)
-
 #: Difference of values, in units of the scale, below which two starts agree.
 _AGREE = 1e-6
-
 #: The same for values that are equal but for rounding.
 _TIE = 1e-12
-
 #: Most steps of the quasi-Newton method, most evaluations of f for them, and its memory.
 _QUASI_STEPS = 300
-
 _QUASI_EVALUATIONS = 1000
-
 _MEMORY = 20
-
 #: Largest slope, in units of the scale, at which it hands over to Newton's method.
 _QUASI_SLOPE = 1e-7
-
-#: Share of the largest eigenvalue below which a direction is flat to BFGS, a step off a saddle,
-#: and the largest slope, in units of the scale, at which it stops.
-_ROUGHLY_FLAT, _NUDGE, _SETTLED = 1e-6, 0.05, 1e-7
-
-#: Slope at which it may have stopped without a word, for rounding's sake, and its longest first
-#: step in any coordinate.
-_NEARLY_SETTLED, _REACH = 1e-6, 2.0
-
+#: Share of the largest eigenvalue of the Hessian below which BFGS takes a direction for flat.
+_ROUGHLY_FLAT = 1e-6
+#: Length of the step off a saddle with which it begins there.
+_NUDGE = 0.05
+#: Longest first step in any coordinate.
+_REACH = 2.0
+#: Largest slope, in units of the scale, at which it stops, and at which rounding may stop it.
+_SETTLED, _NEARLY_SETTLED = 1e-7, 1e-6
 _CONVERGED = "converged"
+
+_Method = Literal["BFGS", "L-BFGS-B"]
 
 
 @dataclass(frozen=True, eq=False)
-class MultistartSolution:
+class MultistartSolution(Solution):
     """The lowest stationary point that was found, with the evidence that it is the minimum.
+
+    It has ``converged`` where it is stationary to the tolerance and no direction of negative
+    curvature that decreases f was left; that does not make it the global minimum. Starts agree
+    on it that led to its value: within 1e-6, in units of the scale or of f(x), whichever is
+    larger. ``iterations`` are those from all starts.
 
     Attributes
     ----------
-    x
-        The point, (P,).
-    objective
-        f(x).
-    gradient_norm
-        The largest absolute entry of the gradient at x, in units of the scale.
     hessian
         The Hessian of f at x, (P, P), by central differences of the gradient.
     smallest_eigenvalue
         Of that Hessian: positive at a strict minimum, about zero where f has a flat direction,
         infinite where there is nothing to vary (P = 0).
-    converged
-        Whether x is stationary to the tolerance and no direction of negative curvature that
-        decreases f was left. It does not say that x is the global minimum.
-    iterations
-        How many steps the solver took, from all starts.
-    status
-        In words, what made the solver stop.
     objectives
         The value of f that each start led to, (S,); infinite where f is not finite at it.
-    agreeing
-        How many starts led to the value at x: within 1e-6, in units of the scale or of f(x),
-        whichever is larger.
-    n_starts
-        S.
+    rivals
+        The other stationary points that were found, the best first.
     """
 
-    x: Array
-    objective: float
-    gradient_norm: float
-    hessian: Array
-    smallest_eigenvalue: float
-    converged: bool
-    iterations: int
-    status: str
-    objectives: Array
-    agreeing: int
-    n_starts: int
+    hessian: Array = field(kw_only=True)
+    smallest_eigenvalue: float = field(kw_only=True)
+    objectives: Array = field(kw_only=True)
+    rivals: tuple[MultistartSolution, ...] = field(default=(), kw_only=True)
 
 
 def multistart(
@@ -157,8 +131,8 @@ def multistart(
     >>> def wells(z):
     ...     return ((z**2 - 1) ** 2 + 0.1 * z).sum(), 4 * z * (z**2 - 1) + 0.1
     >>> found = multistart(wells, [[-2.0], [0.5], [3.0]], scale=1.0)
-    >>> found.x.round(4).tolist(), found.objectives.round(1).tolist(), found.agreeing
-    ([-1.0123], [-0.1, 0.1, 0.1], 1)
+    >>> found.x.round(4).tolist(), found.objectives.round(1).tolist(), found.starts
+    ([-1.0123], [-0.1, 0.1, 0.1], (1, 3))
     """
     points = _validated(starts, scale, ndim=2)
     problem = SmoothFunction(objective, float(scale))
@@ -172,13 +146,15 @@ def multistart(
         (each for each in found if each.objective - lowest <= _TIE * unit),
         key=lambda each: not each.converged,
     )
-    return replace(
-        best,
-        iterations=sum(each.iterations for each in found),
-        objectives=values,
-        agreeing=int((values - lowest <= _AGREE * unit).sum()),
-        n_starts=len(points),
-    )
+    steps = np.sum([each.iterations for each in found])
+
+    def among_all(each: MultistartSolution) -> MultistartSolution:
+        agreeing = int((np.abs(values - each.objective) <= _AGREE * unit).sum())
+        return replace(each, iterations=steps, objectives=values, starts=(agreeing, len(points)))
+
+    others = [each for each in found if each.converged and each.objective - lowest > _AGREE * unit]
+    rivals = sorted(others, key=lambda each: float(each.objective))
+    return replace(among_all(best), rivals=tuple(map(among_all, rivals)))
 
 
 def newton(
@@ -202,7 +178,7 @@ def newton(
     absolute values turn steps away from saddles and maxima. Where g has vanished but some
     :math:`e_j` is negative, a step along :math:`v_j` leaves the saddle.
 
-    The answer is a local minimum; ``objectives`` and ``agreeing`` are those of one start.
+    The answer is a local minimum; ``objectives`` and ``starts`` are those of one start.
     Parameters, errors and result are those of :func:`multistart`.
 
     Examples
@@ -242,79 +218,89 @@ def _from_starts(
     problem: SmoothFunction, starts: Array, tol: float, max_iter: int
 ) -> list[MultistartSolution]:
     """Go downhill from every start; where that ends at a value known already, go no further."""
-    ends = [_downhill(problem, start, tol) for start in starts]
+    ends = [_quasi_newton(problem, start, tol) for start in starts]
     found: dict[int, MultistartSolution] = {}
     polished: list[float] = []
     for s in sorted(range(len(ends)), key=lambda s: ends[s][0].value):
         point, steps = ends[s]
-        if not point.finite:
-            found[s] = _solution(problem, *_nowhere(point.z), 0, "not finite at the start")
-            continue
+        unknown = Curvature.of(np.full((point.z.size, point.z.size), np.nan), np.inf)
         unit = max(1.0, abs(point.value))
+        if not point.finite:
+            nowhere = Point(point.z, np.inf, np.full_like(point.z, np.inf))
+            found[s] = _solution(problem, nowhere, unknown, 0, "not finite at the start")
+            continue
         if any(abs(point.value - value) <= _AGREE * unit for value in polished):
-            unknown = Curvature.of(np.full((point.z.size, point.z.size), np.nan), np.inf)
             found[s] = _solution(problem, point, unknown, steps, "agrees with another start")
             continue
         solution = _descend(problem, point, tol, max_iter)
-        polished.append(solution.objective / problem.scale)
+        polished.append(float(solution.objective) / problem.scale)
         found[s] = replace(solution, iterations=solution.iterations + steps)
     return [found[s] for s in range(len(ends))]
 
 
-def _downhill(problem: SmoothFunction, start: Array, tol: float) -> tuple[Point, int]:
-    first = problem.at(start)
-    return _quasi_newton(problem, first, tol) if first.finite else (first, 0)
-
-
-def _nowhere(start: Array) -> tuple[Point, Curvature]:
-    """Return what is known of a start where f is not finite."""
-    point = Point(start, np.inf, np.full_like(start, np.inf))
-    return point, Curvature.of(np.full((len(start), len(start)), np.nan), np.inf)
-
-
-def _quasi_newton(problem: SmoothFunction, start: Point, tol: float) -> tuple[Point, int]:
+def _quasi_newton(problem: SmoothFunction, start: Array, tol: float) -> tuple[Point, int]:
     """Go downhill by L-BFGS; return where it ended and how many steps it took."""
-    if start.z.size == 0:
-        return start, 0
-    result = minimize(
-        _guarded(problem, start),
-        start.z,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": _QUASI_STEPS,
-            "maxfun": _QUASI_EVALUATIONS,
-            "maxcor": _MEMORY,
-            "gtol": max(tol, _QUASI_SLOPE),
-            "ftol": float(np.finfo(np.float64).eps),
-        },
+    first = problem.at(start)
+    if start.size == 0 or not first.finite:
+        return first, 0
+    return _search(
+        problem,
+        first,
+        None,
+        "L-BFGS-B",
+        maxfun=_QUASI_EVALUATIONS,
+        maxcor=_MEMORY,
+        gtol=max(tol, _QUASI_SLOPE),
+        ftol=float(np.finfo(np.float64).eps),
     )
-    end = problem.at(np.asarray(result.x, dtype=np.float64))
-    lower = end.finite and end.value <= start.value
-    return (end if lower else start), int(result.nit)
 
 
-def _guarded(problem: SmoothFunction, start: Point) -> Objective:
-    """Return f for a line search, which cannot take infinity.
+def _search(
+    problem: SmoothFunction, first: Point, root: Array | None, method: _Method, **options: Any
+) -> tuple[Point, int]:
+    """Go downhill by a method of scipy's, in z or in coordinates t with z = first.z + root t.
 
-    It would take a huge number for a reason to shorten the step to nothing; above all that was
-    seen is high enough to be refused.
+    Returns where it ended, which is not above the first point, and how many steps it took.
     """
-    highest = start.value
+    start = first.z if root is None else np.zeros_like(first.z)
+    highest = first.value
+    # The method asks for the first point again, and does not tell what it knows of the last.
+    known = {start.tobytes(): first}
 
-    def guarded(z: Array) -> tuple[float, Array]:
+    def at(t: Array) -> Point:
         nonlocal highest
-        point = problem.at(z)
+        if t.tobytes() in known:
+            return known[t.tobytes()]
+        point = problem.at(t if root is None else first.z + root @ t)
         if not point.finite:
-            return highest + 1.0, np.zeros_like(z)
-        highest = max(highest, point.value)
-        return point.value, point.gradient
+            # A line search cannot take infinity, and would take a huge number for a reason to
+            # shorten the step to nothing; above all that was seen is high enough to be refused.
+            point = Point(point.z, highest + 1.0, np.zeros_like(t))
+        else:
+            highest = max(highest, point.value)
+        known[t.tobytes()] = point
+        return point
 
-    return guarded
+    def value_and_gradient(t: Array) -> tuple[float, Array]:
+        point = at(t.copy())
+        return point.value, point.gradient if root is None else root.T @ point.gradient
+
+    options["maxiter"] = _QUASI_STEPS
+    result = minimize(value_and_gradient, start, jac=True, method=method, options=options)  # type: ignore[call-overload]
+    end = at(np.asarray(result.x, dtype=np.float64))
+    return (end if end.value <= first.value else first), int(result.nit)
 
 
-def downhill(objective: Objective, start: Array, hessian: Array, *, scale: float) -> Array:
-    """Minimise a smooth f from a start where its Hessian is about known, by BFGS.
+def downhill(
+    objective: Objective,
+    start: Array,
+    value: float,
+    gradient: Array,
+    hessian: Array,
+    *,
+    scale: float,
+) -> Array:
+    """Minimise a smooth f by BFGS from a start where it is known, its Hessian at least about.
 
     Where the Hessian has a negative eigenvalue, the start is a saddle, and the search begins
     beside it.
@@ -324,35 +310,21 @@ def downhill(objective: Objective, start: Array, hessian: Array, *, scale: float
     problem = SmoothFunction(objective, float(scale))
     values, vectors = np.linalg.eigh(hessian / scale)
     size = np.maximum(np.abs(values), _ROUGHLY_FLAT * np.abs(values).max(initial=1e-300))
+    first = Point(start, value / scale, gradient / scale)
     if values.min() < -_ROUGHLY_FLAT * size.max():
-        start = start + _NUDGE * vectors[:, 0]
-    first = problem.at(start)
+        first = problem.at(start + _NUDGE * vectors[:, 0])
     if not first.finite:
-        return start
+        return first.z
     # In coordinates t in which the Hessian is about the identity, BFGS begins with Newton's step,
     # shortened lest it lead into another valley at once.
     root = vectors / np.sqrt(size)
     longest = float(np.abs(root @ (root.T @ first.gradient)).max())
     root *= np.sqrt(min(1.0, _REACH / max(longest, _REACH)))
-    guarded = _guarded(problem, first)
-
-    def whitened(t: Array) -> tuple[float, Array]:
-        value, gradient = guarded(start + root @ t)
-        return value, root.T @ gradient
-
-    result = minimize(
-        whitened,
-        np.zeros_like(start),
-        jac=True,
-        method="BFGS",
-        options={"gtol": _SETTLED, "maxiter": _QUASI_STEPS},
-    )
-    end = problem.at(start + root @ result.x)
-    lower = end.finite and end.value <= first.value
-    if lower and end.norm <= _NEARLY_SETTLED:
-        return end.z
+    end, _ = _search(problem, first, root, "BFGS", gtol=_SETTLED)
     # Its line search gives up where f is not finite nearby.
-    return _descend(problem, end if lower else first, _SETTLED, _QUASI_STEPS).x
+    if end.norm > _NEARLY_SETTLED:
+        return _descend(problem, end, _SETTLED, _QUASI_STEPS).x
+    return end.z
 
 
 def _descend(
@@ -421,14 +393,15 @@ def _solution(
     value = point.value * problem.scale
     return MultistartSolution(
         x=point.z,
-        objective=value,
-        gradient_norm=point.norm,
+        objective=np.array(value),
+        gap=np.array(np.nan),
+        scale=np.array(problem.scale),
+        converged=np.array(status == _CONVERGED),
+        iterations=np.array(iterations),
+        status=np.array(status),
+        starts=(1, 1),
+        stationarity=point.norm,
         hessian=curvature.hessian * problem.scale,
         smallest_eigenvalue=curvature.smallest * problem.scale,
-        converged=status == _CONVERGED,
-        iterations=iterations,
-        status=status,
         objectives=np.array([value]),
-        agreeing=1,
-        n_starts=1,
     )

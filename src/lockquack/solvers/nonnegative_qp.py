@@ -85,39 +85,10 @@ def nonnegative_qp(
     :math:`c'v = 0` and a weight with a prior. If Q is singular up to rounding, whether there is
     such a v is up to rounding too.
 
-    Parameters
-    ----------
-    quad
-        Q, (..., K, K), positive semidefinite; only its symmetric part matters. Neither full
-        rank nor any scale is assumed.
-    linear
-        c, (..., K).
-    alpha
-        The weights' prior is proportional to :math:`\prod_k w_k^{\alpha_k}`; (..., K) or one
-        number for all, not negative. Where it is zero, weights can be exactly 0.0; elsewhere
-        they are positive.
-    tol
-        The gap, in units of the scale, below which a problem counts as converged. The steps
-        go on until rounding stops them, whatever the tolerance.
-    max_iter
-        The most interior point steps to take for one bound on the sum.
-
-    Returns
-    -------
-    Solution
-        Weights (..., K) as ``x``; the leading axes of the three inputs are broadcast and each
-        of the batch's problems is solved on its own. A problem without minimum has not
-        converged: its status is ``"unbounded"``, its gap infinite and its weights some finite
-        ones, far out.
-
-    Raises
-    ------
-    ShapeError
-        Where the arrays do not fit together.
-    NonFiniteError
-        On NaN or infinite entries.
-    ParameterError
-        On a negative ``alpha``, or a negative diagonal entry of Q.
+    Parameters, errors and result are those of :func:`simplex_qp`, but that the weights' prior is
+    proportional to :math:`\prod_k w_k^{\alpha_k}`, and that duplicates need not share their
+    weight. A problem without minimum has not converged: its status is ``"unbounded"``, its gap
+    infinite and its weights some finite ones, far out.
 
     Examples
     --------

@@ -3,25 +3,29 @@ r"""Smooth convex functions with a log prior on the probability simplex.
 .. math:: \min_{w \in \Delta} F(w) = f(w) - \textstyle\sum_k \alpha_k \log w_k
 
 Every Newton step is a quadratic programme of :mod:`~lockquack.solvers.simplex_qp`, which has
-the prior and the constraints as they are. A duality gap, computed from the gradient at the
-returned weights alone, proves each answer.
+the prior and the constraints as they are; or, on a product of simplices, of
+:mod:`~lockquack.solvers.simplices_qp`. A duality gap, computed from the gradient at the returned
+weights alone, proves each answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array, Solution
-from lockquack.solvers.interior_point import EXTRA, Quadratic
+from lockquack.solvers.interior_point import EXTRA
 from lockquack.solvers.simplex_qp import simplex_qp
+from lockquack.solvers.simplices_qp import Form, GroupForm, SimplicesQuadratic, simplices_qp
 
 #: The value, the gradient (K,) and the Hessian (K, K) of f at weights (K,).
 Expand = Callable[[Array], tuple[float, Array, Array]]
+#: The value, the gradient (B, K) and half the Hessian of f at weights on B simplices, (B, K).
+ExpandForm = Callable[[Array], tuple[float, Array, Form]]
 
 #: Change of f, or gap, in units of the scale, that is nothing but rounding.
 _ROUNDING = 16 * np.finfo(np.float64).eps
@@ -29,7 +33,7 @@ _ROUNDING = 16 * np.finfo(np.float64).eps
 _LEVEL = 0.1
 #: Most evaluations of a line search, enough to bisect down to rounding.
 _EVALUATIONS = 60
-#: Share of equal weights in a start that has none where the prior wants some.
+#: Share of equal weights mixed into a start that has zeros where the prior allows none.
 _FRESH = 0.1
 
 
@@ -80,16 +84,10 @@ def simplex_newton(
         returns is not finite, the step is shortened.
     start
         Weights to start from, (K,).
-    alpha
-        The Dirichlet prior's concentration minus one, (K,) or one number for all; not
-        negative. Where it is zero, weights can be exactly 0.0; elsewhere they are positive.
+    alpha, tol, max_iter
+        As for :func:`simplex_qp`, of Newton's steps.
     scale
         The size of the terms that add up to f, such as the sum of their absolute values.
-    tol
-        The gap, in units of the scale, below which the problem counts as converged. The steps
-        go on until rounding stops them, whatever the tolerance.
-    max_iter
-        The most Newton steps to take.
 
     Returns
     -------
@@ -119,9 +117,66 @@ def simplex_newton(
     ([0.897716, 0.102284, 0.0], True)
     """
     w, a = _validated(start, alpha, scale)
-    problem = _Problem(expand, a, float(scale))
+
+    def expand_form(v: Array) -> tuple[float, Array, Form]:
+        value, gradient, hessian = expand(v[0])
+        g, H = np.asarray(gradient, dtype=np.float64), np.asarray(hessian, dtype=np.float64)
+        if g.shape != w.shape or H.shape != w.shape * 2:
+            raise ShapeError(
+                f"Gradient {g.shape}, Hessian {H.shape}: want (K,), (K, K); K={w.size}"
+            )
+        # Rounding can leave a variance of zero below zero.
+        return value, g[None], GroupForm((H + np.diag(np.maximum(-H.diagonal(), 0.0)))[None] / 2)
+
+    solution = simplices_newton(
+        expand_form, w[None], a[None], scale=scale, tol=tol, max_iter=max_iter
+    )
+    return replace(solution, x=solution.x[0])
+
+
+def simplices_newton(
+    expand: ExpandForm,
+    start: Array,
+    alpha: Array,
+    *,
+    scale: float,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> Solution:
+    """Minimise a convex function with a log prior over a product of B simplices.
+
+    As :func:`simplex_newton`, whose gap adds up over the simplices: f lies above its
+    linearisation, and that falls into one part for each simplex.
+
+    Parameters
+    ----------
+    expand
+        v, (B, K) -> f(v), its gradient (B, K) and half its Hessian.
+    start
+        Weights to start from, (B, K).
+    alpha
+        The Dirichlet priors' concentrations minus one, (B, K).
+    scale, tol, max_iter
+        As for :func:`simplex_newton`.
+
+    Returns
+    -------
+    Solution
+        Weights (B, K) as ``x``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def squares(v):
+    ...     a = np.array([[1.0, 4.0], [4.0, 1.0]])
+    ...     return float((a * v**2).sum()), 2 * a * v, GroupForm(a[:, None] * np.eye(2))
+    >>> simplices_newton(squares, np.full((2, 2), 0.5), np.zeros((2, 2)), scale=1.0).x.round(9)
+    array([[0.8, 0.2],
+           [0.2, 0.8]])
+    """
+    problem = _Problem(expand, alpha, float(scale))
     with np.errstate(all="ignore"):  # what goes wrong shows up in the gap
-        first = problem.at(w)
+        first = problem.at(start)
         if not first.finite:
             raise NonFiniteError("f, its gradient or its Hessian is not finite at the start.")
         best, iterations = _newton(problem, first, tol, max_iter)
@@ -161,54 +216,44 @@ def _validated(start: ArrayLike, alpha: ArrayLike, scale: float) -> tuple[Array,
 class _Point:
     """What one expansion tells about F at some weights."""
 
-    w: Array
+    w: Array  # (B, K)
     value: float  # with the prior
-    gradient: Array  # of f alone
-    hessian: Array  # of f alone
+    gradient: Array  # (B, K), of f alone
+    half_hessian: Form  # of f alone
     gap: float
     scale: float
 
     @property
     def finite(self) -> bool:
-        parts = (self.value, self.gradient, self.hessian)
-        return all(bool(np.isfinite(part).all()) for part in parts)
+        curvature = self.half_hessian.size(self.w)
+        return bool(np.isfinite([self.value, curvature, self.gradient.sum()]).all())
 
 
 @dataclass(frozen=True)
 class _Problem:
-    expand: Expand
+    expand: ExpandForm
     alpha: Array
     scale: float
 
     def at(self, w: Array) -> _Point:
         """Expand f at w, add the prior and the certificate."""
-        value, gradient, hessian = self.expand(w.copy())
-        g, H = np.asarray(gradient, dtype=np.float64), np.asarray(hessian, dtype=np.float64)
-        if g.shape != w.shape or H.shape != w.shape * 2:
-            raise ShapeError(
-                f"Gradient {g.shape}, Hessian {H.shape}: want (K,), (K, K); K={w.size}"
-            )
+        value, gradient, form = self.expand(w.copy())
         logs = self.alpha * np.log(np.where(self.alpha > 0, w, 1.0))
         scale = self.scale + float((self.alpha + np.abs(logs)).sum())
+        bound = SimplicesQuadratic(form, gradient, self.alpha).gap(w, gradient)
         # The bound is itself computed in float64: a smaller one would claim too much.
-        gap = max(self._gap(w, g), float(np.finfo(np.float64).eps) * scale)
-        return _Point(w, float(value) - float(logs.sum()), g, H, gap, scale)
-
-    def _gap(self, w: Array, g: Array) -> float:
-        """Return the gap of :func:`simplex_qp` for f linearised, a problem without curvature."""
-        linear = Quadratic(np.zeros((1, w.size, w.size)), g[None] / 2, self.alpha[None])
-        gap = float(linear.gap(w[None])[0])
-        return np.inf if np.isnan(gap) else gap
+        gap = max(bound, float(np.finfo(np.float64).eps) * scale)
+        return _Point(w, float(value) - float(logs.sum()), gradient, form, gap, scale)
 
     def slope(self, point: _Point, d: Array) -> float:
         """Return the derivative of F along d."""
         pull = self.alpha / np.where(self.alpha > 0, point.w, 1.0)
-        return float((point.gradient - pull) @ d)
+        return float(((point.gradient - pull) * d).sum())
 
     def curvature(self, point: _Point, d: Array) -> float:
         """Return the second derivative of F along d."""
         pull = self.alpha / np.where(self.alpha > 0, point.w, 1.0) ** 2
-        return float(d @ point.hessian @ d + pull @ d**2)
+        return float((d * (2 * point.half_hessian.times(d) + pull * d)).sum())
 
 
 def _newton(problem: _Problem, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
@@ -233,10 +278,12 @@ def _newton(problem: _Problem, point: _Point, tol: float, max_iter: int) -> tupl
 
 
 def _model_minimum(problem: _Problem, point: _Point) -> Array:
-    """Minimise the quadratic model of f at a point, with the prior, over the simplex."""
-    # Rounding can leave a variance of zero below zero.
-    H = point.hessian + np.diag(np.maximum(-point.hessian.diagonal(), 0.0))
-    return simplex_qp(H / 2, (point.gradient - H @ point.w) / 2, problem.alpha).x
+    """Minimise the quadratic model of f at a point, with the prior, over the simplices."""
+    form = point.half_hessian
+    linear = point.gradient / 2 - form.times(point.w)
+    if isinstance(form, GroupForm) and not form.pull:
+        return simplex_qp(form.blocks, linear, problem.alpha).x
+    return simplices_qp(form, linear, problem.alpha).x
 
 
 def _line_search(problem: _Problem, start: _Point, target: Array) -> _Point:
@@ -252,7 +299,7 @@ def _line_search(problem: _Problem, start: _Point, target: Array) -> _Point:
     reached = start
     for _ in range(_EVALUATIONS):
         w = target if t == 1 else np.maximum(start.w + t * d, 0.0)
-        point = problem.at(w / w.sum())
+        point = problem.at(w / w.sum(axis=1, keepdims=True))
         slope = problem.slope(point, d) if point.finite else np.inf
         lower = slope <= 0 or point.value <= start.value + rounding
         if lower and (abs(slope) <= level or (t == 1 and slope <= 0)):

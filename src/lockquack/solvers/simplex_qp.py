@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lockquack.numeric import cut
 from lockquack.solvers.base import Array, Solution
 from lockquack.solvers.interior_point import (
     FACE_STEPS,
@@ -118,9 +119,8 @@ def simplex_qp(
 def _chunks(batch: tuple[int, ...], K: int) -> Iterator[tuple[Any, ...]]:
     """Yield indices into the batch, few enough problems at a time to keep temporaries small."""
     total = int(np.prod(batch))
-    size = max(1, _CHUNK // K**2)
-    for start in range(0, max(total, 1), size):
-        flat = np.arange(start, min(start + size, total))
+    for chunk in cut(slice(0, max(total, 1)), max(1, _CHUNK // K**2)):
+        flat = np.arange(chunk.start, min(chunk.stop, total))
         # An unbatched problem has no axis to index, so it is given one.
         yield np.unravel_index(flat, batch) if batch else (None,)
 

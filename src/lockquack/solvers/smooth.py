@@ -17,16 +17,10 @@ Objective = Callable[[Array], tuple[float, Array]]
 
 #: Step of the differences, where the errors of rounding and of truncation are about as large.
 _DIFFERENCE = float(np.cbrt(np.finfo(np.float64).eps))
-
-
 #: Shrinkages of that step, where f changes over shorter lengths or is not finite nearby.
 _SHRINKAGES = (1.0, 1 / 16, 1 / 256, 1 / 4096)
-
-
 #: Relative error of a Hessian by differences: no eigenvalue below it is told from zero.
 _FLAT = 1e-10
-
-
 #: Relative asymmetry of a Hessian that is good enough.
 _SYMMETRIC = 1e-9
 
@@ -111,7 +105,7 @@ class SmoothFunction:
             asymmetry = float(np.abs(raw - raw.T).max(initial=0.0))
             if asymmetry >= error:
                 break
-            if asymmetry < error:  # which no NaN is
+            if asymmetry < error:  # false where it is NaN
                 best, error = raw, asymmetry
             if error <= _SYMMETRIC * np.abs(best).max(initial=1.0):
                 break

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import (
     LockquackError,
-    NonFiniteError,
     ParameterError,
     ShapeError,
 )
@@ -22,6 +22,7 @@ from lockquack.families.refused import find_refused
 from lockquack.jets import Numeric
 from lockquack.models.labels import (
     labels_of,
+    merge_labels,
     require_same_labels,
     require_same_order,
     storable,
@@ -38,11 +39,13 @@ from lockquack.models.observations import (
     require_inside,
     require_whole,
 )
+from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.numeric import as_numeric
 from lockquack.sources.chunked import ChunkedSource
-from lockquack.sources.in_memory import ArraySource, first_not_finite
+from lockquack.sources.in_memory import ArraySource, first_unusable, unusable
 
 
+@own_arithmetic
 def from_arrays(
     *,
     logp: Any,
@@ -52,6 +55,8 @@ def from_arrays(
     support: tuple[float, float] | None = None,
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
+    transform: str | None = None,
+    weights: Any = None,
 ) -> Model:
     r"""Take a model from arrays of log densities and, if known, their derivatives in the outcome.
 
@@ -90,6 +95,12 @@ def from_arrays(
         What the densities are of, such as ``"weibull"``: a name for messages and tables. One
         that the Hyvärinen score is not proper for, such as ``"laplace"``, or that is discrete,
         such as ``"poisson"``, is remembered and refused there.
+    transform
+        ``"log"``, ``"sqrt"`` or another name of :func:`from_family` if the arrays are of that
+        function of y: log densities of log y and their derivatives in log y. They get the
+        Jacobian; ``y`` is given **on its natural scale**, ``support`` on that of the model.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`.
 
     Returns
     -------
@@ -105,11 +116,22 @@ def from_arrays(
     >>> lq.from_arrays(logp=-0.5 * (y - mu) ** 2, grad=mu - y, curv=-np.ones((4, 250, 3)), y=y)
     <Model arrays; chain: 4, draw: 250, obs_id: 3, components: 1>
     """
-    observations = as_observations(_labelled_like(y, logp), component_dim)
+    natural = as_observations(labelled_like(y, logp), component_dim)
+    observations = on_scale_of_model(natural, transform)
+    described = _with_support(_named(likelihood), support, observations)
+    source = hold_draws(observations, logp, grad, curv, described)
+    return Model(on_natural_scale(source, transform, natural)).with_weights(weights)
+
+
+def hold_draws(
+    observations: Observations, logp: Any, grad: Any, curv: Any, likelihood: Likelihood
+) -> ArraySource | ChunkedSource:
+    """Hold arrays of log densities and, if there are any, of their derivatives, as they are."""
     draws = {"logp": _sample_first("logp", logp, observations, vector=False)}
     if _both_given(grad, curv):
         draws["grad"] = _sample_first("grad", grad, observations, vector=True)
         draws["curv"] = _sample_first("curv", curv, observations, vector=True)
+    merge_labels({"logp": logp, "grad": grad, "curv": curv})
     shape = draws["logp"].shape[:2]
     if 0 in shape:
         raise ShapeError(
@@ -121,23 +143,20 @@ def from_arrays(
                 f"{name} has {array.shape[0]} chains of {array.shape[1]} draws, logp has "
                 f"{shape[0]} of {shape[1]}. They must come from the same draws."
             )
-    described = _with_support(_named(likelihood), support, observations)
     if any(map(is_chunked, draws.values())):
-        return Model(ChunkedSource.of(observations, described, draws))
+        return ChunkedSource.of(observations, likelihood, draws)
     for name, array in draws.items():
         _require_finite(name, array, observations)
     tail = (observations.n, observations.d if "grad" in draws else 0)
     nothing = np.empty((*shape, observations.n, 0))
-    return Model(
-        ArraySource(
-            observations,
-            n_chains=shape[0],
-            n_draws=shape[1],
-            likelihood=described,
-            logp_draws=draws["logp"],
-            grad_draws=draws.get("grad", nothing).reshape(*shape, *tail),
-            curv_draws=draws.get("curv", nothing).reshape(*shape, *tail),
-        )
+    return ArraySource(
+        observations,
+        n_chains=shape[0],
+        n_draws=shape[1],
+        likelihood=likelihood,
+        logp_draws=draws["logp"],
+        grad_draws=draws.get("grad", nothing).reshape(*shape, *tail),
+        curv_draws=draws.get("curv", nothing).reshape(*shape, *tail),
     )
 
 
@@ -178,19 +197,20 @@ def _with_support(likelihood: Likelihood, support: Any, observations: Observatio
     return replace(likelihood, edges=worst_edges(edges))
 
 
-def _labelled_like(y: Any, logp: Any) -> Any:
+def labelled_like(y: Any, logp: Any) -> Any:
     """Give an unlabelled y the observation labels of a labelled logp."""
     if isinstance(y, xr.DataArray) or not isinstance(logp, xr.DataArray):
         return y
-    if isinstance(y, pd.Series) and y.index.name in logp.dims:
+    is_table = isinstance(y, pd.Series | pd.DataFrame)
+    if is_table and y.index.name in logp.dims:
         return y
     values = as_numeric("y", y)
     template = logp.isel({dim: 0 for dim in SAMPLE_DIMS if dim in logp.dims}, drop=True)
-    if isinstance(y, pd.Series) and template.ndim == 1 and template.dims[0] in template.indexes:
+    if is_table and template.ndim == 1 and template.dims[0] in template.indexes:
         theirs = storable(template.indexes[template.dims[0]])
         require_same_order("y", storable(y.index), theirs, of="logp")
     if values.shape == template.shape:
-        return template.copy(data=values)
+        return template.copy(data=values).rename(getattr(y, "name", None))
     if values.shape[:-1] == template.shape:
         return xr.DataArray(
             values, dims=[*template.dims, COMPONENT_DIM], coords=dict(template.coords)
@@ -208,7 +228,7 @@ def _sample_first(name: str, given: Any, observations: Observations, *, vector: 
         sizes[observations.component_dim] = observations.d
     if isinstance(given, xr.DataArray):
         given = _transpose(name, string_dims(given), [*SAMPLE_DIMS, *sizes])
-        require_same_labels(name, labels_of(given), observations.labels)
+        require_same_labels(name, labels_of(given), observations.index)
     values = _without_labels(name, given)
     if values.ndim < 2 or values.shape[2:] != tuple(sizes.values()):
         expected = ", ".join([*SAMPLE_DIMS, *(f"{dim}: {size}" for dim, size in sizes.items())])
@@ -256,9 +276,7 @@ def _transpose(name: str, given: xr.DataArray, dims: list[str]) -> xr.DataArray:
 
 
 def _require_finite(name: str, array: Numeric, observations: Observations) -> None:
-    found = first_not_finite(array)
+    found = first_unusable(name, array)
     if found is not None:
         value, (chain, draw, obs) = found
-        raise NonFiniteError(
-            f"{name} is {value} at chain {chain}, draw {draw}, {observations.describe(obs)}."
-        )
+        raise unusable(name, value, f"chain {chain}, draw {draw}, {observations.describe(obs)}")

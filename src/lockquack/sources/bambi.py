@@ -9,19 +9,35 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import ParameterError, ShapeError, UnsupportedError
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import ShapeError, UnsupportedError
+from lockquack.families.base import Edge
 from lockquack.jets import Numeric
 from lockquack.models.containers import log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import as_observations
 from lockquack.models.source import Source
-from lockquack.sources.arrays import from_arrays
-from lockquack.sources.pymc import ATOMS, parts_of, read_tree
-from lockquack.sources.pytensor_rewriting import rebuilt
-from lockquack.sources.pytensor_sources import LogDensityGraph
+from lockquack.models.transformed import on_natural_scale
+from lockquack.sources.bambi_newdata import as_frame, explaining, require_known
+from lockquack.sources.bambi_response import Response, Rows
+from lockquack.sources.pymc import read_tree
+from lockquack.sources.pymc_outcomes import ATOMS, parts_of
+from lockquack.sources.pytensor_rewriting import Variable, rebuilt
+from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
+
+#: Likelihoods of whole numbers from 0 whose ends their names do not tell elsewhere.
+_COUNTS = ("BetaBinomial", "HurdlePoisson", "HurdleNegativeBinomial", "ZeroInflatedBinomial")
 
 
-def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Model:
+@own_arithmetic
+def from_bambi(
+    model: Any,
+    idata: Any,
+    *,
+    newdata: Any = None,
+    transform: str | None = None,
+    weights: Any = None,
+) -> Model:
     r"""Take a model and its posterior from Bambi.
 
     .. math::
@@ -38,9 +54,11 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Model:
     Do not use :func:`from_pymc` with ``model.backend.model``: Bambi stores the intercept for
     covariates that are not centred, its PyMC model needs that for centred ones.
 
-    Discrete and hurdle families are accepted for the log score; they have no derivatives. Refused
-    are responses that are ``censored``, ``truncated``, ``constrained`` or ``weighted`` in the
-    formula, which Bambi's log likelihood does not know.
+    Discrete and hurdle families are accepted for the log score; they have no derivatives. Levels
+    of a categorical or ordinal response count from 0, in Bambi's order. A ``censored`` response
+    has log scores only: a censored outcome has a probability, not a density. A ``truncated`` or
+    ``constrained`` one has its density between the bounds, where it ends abruptly. Of a
+    ``weighted`` response the density is that of the family, and its weights are case weights.
 
     Parameters
     ----------
@@ -51,12 +69,19 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Model:
     newdata
         A DataFrame with the response and the predictors of other observations than those that
         the model was fitted to.
+    transform
+        ``"log"`` or another name of :func:`from_family` if the response is that function of the
+        outcome, as in the formula ``log(y) ~ x``; see :func:`from_pymc`.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`. None:
+        those of a ``weighted`` response, if it is one.
 
     Returns
     -------
     Model
         A model for :func:`lockquack.lock` and its relatives; its method
         ``with_data(y, newdata=...)`` gives the same posterior's predictions of other outcomes.
+        Columns can be given by name instead, ``with_data(y, x=...)``.
 
     Examples
     --------
@@ -74,10 +99,16 @@ def from_bambi(model: Any, idata: Any, *, newdata: Any = None) -> Model:
         raise UnsupportedError("The model was not built. Give the model that was fitted.")
     tree = read_tree(idata)
     fitted = _Fitted(model, tree["posterior"].to_dataset(), log_marginal_likelihood(tree))
-    fitted.require_plain_response()
-    stored = stored_log_likelihood(tree, fitted.term.name) if newdata is None else None
-    y = fitted.response(newdata)
-    return Model(fitted.source(y, newdata, original=True, stored=stored))
+    frame = as_frame(model, newdata, {})
+    rows = fitted.response.original() if frame is None else fitted.response.at(frame)
+    source = fitted.source(rows, frame)
+    fitted.require_agreement(source, frame)
+    if frame is None and fitted.response.mark != "weighted":  # Bambi stores weighted ones so
+        source = replace(source, stored=stored_log_likelihood(tree, fitted.response.stored_name))
+    source = source.named(fitted.response.name)
+    return Model(on_natural_scale(source, transform)).with_weights(
+        rows.weights if weights is None else weights
+    )
 
 
 @dataclass(frozen=True)
@@ -89,164 +120,205 @@ class _Fitted:
     log_marginal_likelihood: float | None
 
     @property
-    def term(self) -> Any:
-        """The response, which moved between versions of Bambi."""
-        if hasattr(self.model, "response_term"):
-            return self.model.response_term
-        return self.model.response_component.term
+    def response(self) -> Response:
+        """The left side of the formula."""
+        return Response(self.model)
 
     @property
     def name(self) -> str:
         """Name of the likelihood."""
         return str(self.model.family.likelihood.name)
 
-    def require_plain_response(self) -> None:
-        """Refuse formulas whose likelihood is not that of the family."""
-        for kind in ("censored", "truncated", "constrained", "weighted"):
-            if getattr(self.term, f"is_{kind}", False):
-                raise UnsupportedError(
-                    f"The response {self.term.name!r} is {kind}, which Bambi's log likelihood "
-                    "leaves out. Write the model in PyMC and use from_pymc, or give its log "
-                    "densities to from_arrays."
-                )
-
-    def response(self, newdata: Any) -> Numeric:
-        """Outcomes, (obs,) or (obs, component), as the likelihood has them."""
-        from bambi.utils import response_evaluate_new_data
-
-        if newdata is None:
-            values = np.asarray(self.term.data)
-        else:
-            try:
-                values = np.asarray(response_evaluate_new_data(self.model, newdata))
-            except (KeyError, NameError) as error:
-                raise ParameterError(
-                    f"newdata must hold the response {self.term.name!r} as well; or give the "
-                    f"outcomes by with_data(y, newdata=...). ({error})"
-                ) from error
-        # Successes come with the number of trials.
-        trials = "Binomial" in self.name and not self.name.endswith("NegativeBinomial")
-        return values[:, 0] if values.ndim == 2 and (trials or values.shape[1] == 1) else values
-
-    def source(self, y: Any, newdata: Any, *, original: bool, stored: Any = None) -> Source:
-        """Make the source at some outcomes; ``original`` tells that Bambi evaluates them too."""
+    def source(self, rows: Rows, newdata: Any) -> GraphSource:
+        """Make the source at some outcomes and predictors."""
+        observations = as_observations(rows.y)
         parameters = self._parameters(newdata)
-        if parameters is None:
-            return self._from_log_likelihood(y, newdata, original=original)
-        graph = replace(self._graph(parameters), stored=stored)
-        observations = as_observations(y)
-        n = {values.shape[2] for values in graph.theta.values()} - {1}
-        if n - {observations.n}:
-            raise ShapeError(f"newdata has {max(n)} rows; there are {observations.n} outcomes.")
-        source = graph.source(observations, self.rebuild)
-        if original:
-            self._require_agreement(source, newdata)
-        return source
+        lengths = {each.shape[2] for each in parameters.values() if each.ndim > 2} - {1}
+        for beside in (rows.trials, rows.lower, rows.upper):
+            lengths |= set() if beside is None else {len(beside)}
+        if lengths - {observations.n}:
+            raise ShapeError(
+                f"{'newdata has' if newdata is not None else 'The model was fitted to'} "
+                f"{max(lengths)} rows; there are {observations.n} outcomes."
+            )
+        source = self._graph(parameters, rows).source(observations, self.rebuild)
+        if source.likelihood.discrete:
+            return _with_ends(source, self._ends(parameters, rows))
+        return _cut_off(source, rows) if self.response.is_cut else source
 
-    def rebuild(self, y: Any, /, *, newdata: Any) -> Source:
+    def rebuild(self, y: Any, /, newdata: Any = None, **columns: Any) -> Source:
         """Make the model at other outcomes and predictors."""
+        frame = as_frame(self.model, newdata, columns)
         again = replace(self, log_marginal_likelihood=None)
-        return again.source(y, newdata, original=False)
+        return again.source(self.response.unmarked(y, frame), frame)
 
-    def _parameters(self, newdata: Any) -> dict[str, Numeric] | None:
-        """Draws of the arguments of the likelihood, (chain, draw, obs or 1) or constants.
+    def require_agreement(self, source: Source, newdata: Any) -> None:
+        """Compare the first and the last draw of a chain with Bambi's own log likelihood.
 
-        None where Bambi computes this family's log likelihood in another way.
+        It does not know censored and truncated responses.
         """
-        import bambi as bmb
-
-        family = self.model.family
-        if type(family).log_likelihood is not bmb.Family.log_likelihood:
-            return None
-        predicted = self.model.predict(
-            _container(self.posterior), kind="response_params", data=newdata, inplace=False
-        )
-        posterior = _dataset(predicted)
-        given, _ = family._make_dist_kwargs_and_coords(self.model, posterior)
-        values = {name: np.asarray(value, dtype=np.float64) for name, value in given.items()}
-        return values if all(value.ndim <= 3 for value in values.values()) else None
-
-    def _graph(self, parameters: Mapping[str, Numeric]) -> LogDensityGraph:
-        """Write the log density of one outcome, given the arguments of its likelihood."""
-        import pymc as pm
-        from bambi.families.family import get_response_dist
-        from pytensor.tensor import TensorType
-
-        chains, draws = self.posterior.sizes["chain"], self.posterior.sizes["draw"]
-        theta = {}
-        for name, values in parameters.items():
-            length = values.shape[2] if values.ndim == 3 else 1
-            shape = (None if length > 1 else 1,)
-            full = np.broadcast_to(
-                values if values.ndim == 3 else values[..., None], (chains, draws, length)
-            )
-            theta[name] = TensorType("float64", shape)(name), full
-        rv = get_response_dist(self.model.family).dist(
-            **{name: variable for name, (variable, _) in theta.items()}
-        )
-        if self.term.is_constrained:
-            low, high = (
-                float(end) if np.isfinite(end) else None
-                for end in np.asarray(self.term.data)[0, 1:]
-            )
-            rv = pm.Truncated.dist(rv, lower=low, upper=high)
-        discrete = np.dtype(rv.dtype).kind in "biu"
-        y = TensorType(rv.dtype if discrete else "float64", (None,))("y")
-        parts = parts_of(rv)
-        return LogDensityGraph(
-            y,
-            rebuilt(pm.logp(rv, y), {}),
-            dict(theta.values()),
-            {},
-            chains,
-            draws,
-            parts[0],
-            parts[1:],
-            discrete=discrete,
-            has_atoms=any(part.startswith(ATOMS) for part in parts),
-            log_marginal_likelihood=self.log_marginal_likelihood,
-            outcome=rebuilt(rv, {}),
-        )
-
-    def _log_likelihood(self, posterior: xr.Dataset, newdata: Any) -> xr.DataArray:
-        """Let Bambi compute it, without waiting for a compiler."""
-        import pytensor
-
-        try:
-            with pytensor.config.change_flags(mode="FAST_COMPILE"):
-                computed = self.model.compute_log_likelihood(
-                    _container(posterior), data=newdata, inplace=False
-                )
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise UnsupportedError(
-                f"Bambi cannot compute the log likelihood of {self.name} here: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
-        group = _dataset(computed, "log_likelihood")
-        return group[next(iter(group.data_vars))].transpose("chain", "draw", ...)
-
-    def _require_agreement(self, source: Source, newdata: Any) -> None:
-        """Compare the first and the last draw of a chain with Bambi's own log likelihood."""
+        if self.response.mark in ("censored", "truncated"):
+            return
         ends = sorted({0, source.n_draws - 1})
-        theirs = self._log_likelihood(self.posterior.isel(chain=[0], draw=ends), newdata).values
+        some = self.posterior.isel(chain=[0], draw=ends)
+        theirs = self._log_likelihood(some, newdata, source.observations.values)
         everything = slice(0, source.n_obs)
         ours = np.stack([source.logp(0, slice(at, at + 1), everything)[0] for at in ends])
-        if not np.allclose(ours, theirs[0], rtol=1e-6, atol=1e-6, equal_nan=True):
-            worst = float(np.nanmax(np.abs(ours - theirs[0])))
+        if not np.allclose(ours, theirs, rtol=1e-6, atol=1e-6, equal_nan=True):
+            worst = float(np.nanmax(np.abs(ours - theirs)))
             raise UnsupportedError(
                 f"The log densities of {self.name} differ from Bambi's by up to {worst:.3g}: this "
                 "version of Bambi is not understood. Use from_arrays with the log likelihood of "
                 "model.compute_log_likelihood, and the log score."
             )
 
-    def _from_log_likelihood(self, y: Any, newdata: Any, *, original: bool) -> Source:
-        if not original:
-            raise UnsupportedError(
-                f"Bambi computes the log likelihood of {self.name} at the outcomes in newdata "
-                "only. Use from_bambi(model, idata, newdata=...) with the response in it."
-            )
-        logp = self._log_likelihood(self.posterior, newdata).values
-        return from_arrays(logp=logp, y=y, likelihood=self.name).source
+    def _parameters(self, newdata: Any) -> dict[str, Numeric]:
+        """Draws of the arguments of the likelihood, (chain, draw, obs or 1, ...)."""
+        if newdata is not None:
+            require_known(self.model, newdata)
+        with explaining("compute the parameters of the likelihood from these draws"):
+            predicted = self._predicted(self.posterior, newdata)
+            given, _ = self.model.family._make_dist_kwargs_and_coords(self.model, predicted)
+        return {name: _over_draws(value) for name, value in given.items()}
+
+    def _predicted(self, posterior: xr.Dataset, newdata: Any) -> xr.Dataset:
+        """Draws with the parameters of the likelihood among them."""
+        predicted = self.model.predict(
+            _container(posterior), kind="response_params", data=newdata, inplace=False
+        )
+        found = predicted["posterior"]
+        return found.to_dataset() if isinstance(found, xr.DataTree) else found
+
+    def _graph(self, parameters: Mapping[str, Numeric], rows: Rows) -> LogDensityGraph:
+        """Write the log density of one outcome, given the arguments of its likelihood."""
+        import pymc as pm
+        from pytensor.tensor import TensorType
+
+        chains, draws = self.posterior.sizes["chain"], self.posterior.sizes["draw"]
+        theta, arguments = {}, {}
+        for name, values in parameters.items():
+            arguments[name] = _variable(name, values.shape[2:], "float64")
+            theta[arguments[name]] = np.broadcast_to(values, (chains, draws, *values.shape[2:]))
+        data: dict[Variable, Numeric] = {}
+        rv = self._random_variable(arguments, rows, data)
+        discrete = np.dtype(rv.dtype).kind in "biu"
+        y = TensorType(rv.dtype if discrete else "float64", (None,) * rv.type.ndim)("y")
+        parts = parts_of(rv)
+        return LogDensityGraph(
+            y,
+            rebuilt(pm.logp(rv, y), {}),
+            theta,
+            data,
+            chains,
+            draws,
+            self._description(rows),
+            tuple(part for part in parts if not part.startswith("Truncated")),
+            discrete=discrete,
+            has_atoms=not discrete and any(part.startswith(ATOMS) for part in parts),
+            log_marginal_likelihood=self.log_marginal_likelihood,
+            outcome=rebuilt(rv, {}),
+        )
+
+    def _random_variable(
+        self, arguments: Mapping[str, Variable], rows: Rows, data: dict[Variable, Numeric]
+    ) -> Variable:
+        """Write the outcome as a random variable; what rows say of it goes into the data."""
+        import pymc as pm
+        from bambi.families.family import get_response_dist
+
+        def beside(name: str, values: Numeric, dtype: str = "float64") -> Variable:
+            data[_variable(name, values.shape, dtype)] = values.astype(dtype)
+            return list(data)[-1]
+
+        given = dict(arguments)
+        if rows.trials is not None:
+            given["n"] = beside("n", rows.trials, "int64")
+        elif getattr(self.model.family, "KIND", "") == "Multivariate":
+            given["n"] = beside("n", np.asarray(rows.y).sum(axis=1), "int64")
+        rv = get_response_dist(self.model.family).dist(**given)
+        if rows.lower is None or rows.upper is None:
+            return rv
+
+        def bound(name: str, ends: Numeric) -> Any:
+            if np.isinf(ends).all():
+                return None
+            # Where a likelihood ends for all observations, its density is known to end there.
+            same = self.response.is_cut and bool((ends == ends[0]).all())
+            return ends[0] if same else beside(name, ends)
+
+        kind = pm.Truncated if self.response.is_cut else pm.Censored
+        lower, upper = bound("lower", rows.lower), bound("upper", rows.upper)
+        return kind.dist(rv, lower=lower, upper=upper)
+
+    def _description(self, rows: Rows) -> str:
+        if rows.lower is None or rows.upper is None:
+            return self.name
+        if not self.response.is_cut:
+            return f"Censored{self.name}"
+        low, high = rows.lower, rows.upper
+        if (low == low[0]).all() and (high == high[0]).all():
+            return f"{self.name} between {low[0]:g} and {high[0]:g}"
+        return f"{self.name} between bounds"
+
+    def _ends(self, parameters: Mapping[str, Numeric], rows: Rows) -> tuple[float, float] | None:
+        """First and last outcome of a discrete likelihood, where its name does not tell them."""
+        if self.response.is_categoric and "p" in parameters and parameters["p"].ndim > 3:
+            return 0.0, parameters["p"].shape[3] - 1.0
+        if self.response.is_cut and rows.lower is not None and rows.upper is not None:
+            return float(np.maximum(rows.lower, 0.0).min()), float(rows.upper.max())
+        return (0.0, np.inf) if self.name in _COUNTS else None
+
+    def _log_likelihood(self, posterior: xr.Dataset, newdata: Any, y: Numeric) -> Numeric:
+        """Let Bambi compute it for one chain, without waiting for a compiler, (draw, obs)."""
+        import bambi as bmb
+        import pytensor
+
+        family = self.model.family
+        # Families with trials read their outcomes themselves, and others do not know how: they
+        # count the levels of other data anew, and forget by how much an outcome was scaled.
+        reads = type(family).log_likelihood is not bmb.Family.log_likelihood
+        given = {"data": newdata} if reads else {"data": None, "y": y[:, 0]}
+        with (
+            explaining(f"compute the log likelihood of {self.name}"),
+            pytensor.config.change_flags(mode="FAST_COMPILE"),
+        ):
+            found = family.log_likelihood(self.model, self._predicted(posterior, newdata), **given)
+        return np.asarray(found.transpose("chain", "draw", ...))[0]
+
+
+def _variable(name: str, shape: tuple[int, ...], dtype: str) -> Variable:
+    """Make a variable with an axis of observations, which may be one for all."""
+    from pytensor.tensor import TensorType
+
+    length, *rest = shape
+    return TensorType(dtype, (None if length > 1 else 1, *rest))(name)
+
+
+def _over_draws(given: Any) -> Numeric:
+    """Give an argument of a likelihood axes of chains, draws and observations."""
+    values = np.asarray(given, dtype=np.float64)
+    return values if values.ndim > 2 else values.reshape(*values.shape, *(1,) * (3 - values.ndim))
+
+
+def _with_ends(source: GraphSource, ends: tuple[float, float] | None) -> GraphSource:
+    """Return a discrete source with its first and last outcome, where they were not known."""
+    if ends is None or source.likelihood.edges:
+        return source
+    edges = tuple(Edge(end, 0.0) for end in ends)
+    return replace(source, likelihood=replace(source.likelihood, edges=edges))
+
+
+def _cut_off(source: GraphSource, rows: Rows) -> GraphSource:
+    """Return a source with its bounds in place of what was seen of them from outside."""
+    likelihood, bounds = source.likelihood, (rows.lower, rows.upper)
+    if any(each is not None and np.unique(each).size > 1 for each in bounds):
+        why = "where it is cut off, and does not vanish, differs between observations"
+        return replace(source, likelihood=replace(likelihood, not_smooth=why))
+    edges = tuple(
+        edge if each is None or np.isinf(each[0]) else Edge(float(each[0]), edge.order)
+        for edge, each in zip(likelihood.edges, bounds, strict=True)
+    )
+    return replace(source, likelihood=replace(likelihood, edges=edges))
 
 
 def _container(posterior: xr.Dataset) -> Any:
@@ -258,8 +330,3 @@ def _container(posterior: xr.Dataset) -> Any:
     if int(arviz.__version__.split(".")[0]) >= 1:
         return xr.DataTree.from_dict({"posterior": posterior})
     return arviz.InferenceData(posterior=posterior)
-
-
-def _dataset(container: Any, group: str = "posterior") -> xr.Dataset:
-    found = container[group]
-    return found.to_dataset() if isinstance(found, xr.DataTree) else found

@@ -23,6 +23,19 @@ _REACH = np.linspace(-8.0, 8.0, 33)
 Bulk = tuple[Array, Array]
 
 
+def search_bulks(source: Source, obs: slice, multiples: Array, *, detailed: bool) -> Array:
+    """Find the modes on ever finer grids; see :meth:`Source.bulks`.
+
+    In detail, each chain is looked at by itself, and so are its narrowest and its outermost draws.
+    """
+    bulks = find_bulks(source, obs, range(source.n_chains))
+    if detailed:
+        for chain in range(source.n_chains):
+            bulks += find_bulks(source, obs, [chain]) + extreme_draws(source, obs, chain)
+    points = np.stack([place + multiples[:, None] * width for place, width in bulks])
+    return np.clip(points, *(source.likelihood.support or (-np.inf, np.inf)))
+
+
 def find_bulks(source: Source, obs: slice, chains: Sequence[int]) -> list[Bulk]:
     """Locate the modes of the prediction, and its mass as a whole, from some draws."""
     support = source.likelihood.support or (-np.inf, np.inf)

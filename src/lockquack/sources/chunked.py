@@ -19,7 +19,6 @@ from typing_extensions import override
 
 from lockquack.draws.blocks import Average, BlockGrid, Blocks, Kind, complete_blocks, pool_blocks
 from lockquack.draws.collapse import Collapsed, join, merge_blocks
-from lockquack.errors import NonFiniteError
 from lockquack.jets import Array, Numeric
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import SAMPLE_DIMS, Observations
@@ -27,7 +26,8 @@ from lockquack.models.source import Abilities, Source
 from lockquack.numeric import cut
 from lockquack.parallel.cluster import compute_in_order
 from lockquack.parallel.threads import reuse_memory
-from lockquack.sources.in_memory import ArraySource, first_not_finite
+from lockquack.sources.in_memory import ArraySource, first_unusable, unusable
+from lockquack.transforms import Change
 
 R = TypeVar("R")
 #: Where a chunk begins and ends, axis by axis.
@@ -41,6 +41,8 @@ _TILE_OBS = 2500
 _ROW = 2**10
 #: Numbers that the blocks of some observations, merged at once, may be.
 _NUMBERS_AT_ONCE = 2**23
+#: What case weights are called among the arrays of a chunk.
+_WEIGHTS = "weights"
 #: Parts of blocks that a step of the tree pools.
 _FAN_IN = 16
 
@@ -73,6 +75,11 @@ class ChunkedSource(Source):
     @override
     def can(self) -> Abilities:
         return Abilities(differentiate="grad" in self.arrays, be_sent=False)  # dask sends tasks
+
+    @override
+    def one_chain(self, chain: int) -> Self:
+        arrays = {name: array[chain : chain + 1] for name, array in self.arrays.items()}
+        return replace(self, n_chains=1, arrays=arrays)
 
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
@@ -109,12 +116,14 @@ class ChunkedSource(Source):
         return join(groups)
 
     @override
-    def weighted(self, root: Array, slope: Array) -> Self:
-        if self.observations.component_dim is None:
-            root, slope = root[:, 0], slope[:, 0]
-        grad, curv = self.arrays["grad"], self.arrays["curv"]
-        changed = {"grad": root * grad, "curv": root * root * curv + slope * grad}
-        return replace(self, arrays={**self.arrays, **changed})
+    def changed(self, change: Change) -> Self:
+        arrays = {"logp": change.logp(self.arrays["logp"])}
+        if "grad" in self.arrays:
+            # Those of scalar outcomes have no axis of components.
+            own = change if self.arrays["grad"].ndim == 4 else change[..., 0]
+            derivatives = own.derivatives(self.arrays["grad"], self.arrays["curv"])
+            arrays["grad"], arrays["curv"] = derivatives
+        return replace(self, arrays=arrays)
 
     @override
     def dask_draws(self, dtype: str | None = None) -> Mapping[str, Any]:
@@ -141,6 +150,13 @@ class ChunkedSource(Source):
         arrays: Sequence[Any],
     ) -> Iterator[R]:
         """Do the same work for every chunk of arrays that have all draws in one chunk."""
+        if self.case_weights is not None:
+            import dask.array as da
+
+            weights = da.from_array(
+                self.case_weights[None, None], chunks=(1, 1, arrays[0].chunks[2])
+            )
+            reads, arrays = [*reads, _WEIGHTS], [*arrays, weights]
         boxes = _map_chunks(partial(_on_group, work, self.observations.d), reads, arrays)
         return map(_open, compute_in_order(boxes[0, 0]))
 
@@ -155,13 +171,17 @@ class ChunkedSource(Source):
         pool = partial(_pool_chunk, d=d, grid=grid, average=average, strip=strip)
         pooled = _map_chunks(pool, reads, arrays)
         averages = []
-        for column, n_obs in zip(np.moveaxis(pooled, 2, 0), arrays[0].chunks[2], strict=True):
-            for i in range(-(-n_obs // strip)):
+        ends = np.cumsum(arrays[0].chunks[2]).tolist()
+        for column, end, n_obs in zip(
+            np.moveaxis(pooled, 2, 0), ends, arrays[0].chunks[2], strict=True
+        ):
+            for i, obs in enumerate(cut(slice(end - n_obs, end), strip)):
                 parts = [delayed(_strip)(part, i) for part in column.flat]
                 while len(parts) > _FAN_IN:
                     branches = [parts[k : k + _FAN_IN] for k in range(0, len(parts), _FAN_IN)]
                     parts = [delayed(_pool_branch)(branch) for branch in branches]
-                averages.append(delayed(_merge)(parts, grid))
+                weights = None if self.case_weights is None else self.case_weights[obs]
+                averages.append(delayed(_merge)(parts, grid, weights))
         return averages
 
     def _with_all_draws(self, reads: Sequence[str]) -> list[Any]:
@@ -188,10 +208,8 @@ class ChunkedSource(Source):
             yield
         except _NotFiniteError as found:
             name, value, chain, draw, obs = found.args
-            raise NonFiniteError(
-                f"{name} is {value} at chain {chain}, draw {draw}, "
-                f"{self.observations.describe(obs)}."
-            ) from None
+            where = f"chain {chain}, draw {draw}, {self.observations.describe(obs)}"
+            raise unusable(name, value, where) from None
 
 
 class _NotFiniteError(Exception):
@@ -270,18 +288,20 @@ def _piece(reads: Sequence[str], chunks: Sequence[Numeric], place: Place, d: int
     """Make a model of what was read, in which all else is NaN; refuse what is not finite."""
     (chain, _), (draw, _), (obs, _) = place[:3]
     for name, chunk in zip(reads, chunks, strict=True):
-        found = first_not_finite(chunk)
+        # Case weights were looked at when they were given.
+        found = None if name == _WEIGHTS else first_unusable(name, chunk)
         if found is not None:
             value, at = found
             raise _NotFiniteError(name, value, chain + at[0], draw + at[1], obs + at[2])
     shape = chunks[0].shape[:3]
+    shapes = {"logp": shape, _WEIGHTS: shape[2:]}
     read = {
-        name: chunk.reshape(shape if name == "logp" else (*shape, d))
+        name: chunk.reshape(shapes.get(name, (*shape, d)))
         for name, chunk in zip(reads, chunks, strict=True)
     }
     absent = np.broadcast_to(np.nan, (*shape, d))
     return ArraySource(
-        Observations.unlabelled(absent[0, 0]),
+        Observations.unlabelled(absent[0, 0], read.get(_WEIGHTS)),
         n_chains=shape[0],
         n_draws=shape[1],
         likelihood=Likelihood("chunk"),
@@ -305,7 +325,8 @@ def _on_group(
 def _average(sources: Sequence[Source], obs: slice, grid: BlockGrid, average: Average) -> Collapsed:
     """Average all draws of a group of observations, tile by tile."""
     (piece,) = sources
-    return _merge([[pool_blocks(piece, tile, grid, average) for tile in cut(obs, _TILE_OBS)]], grid)
+    tiles = [pool_blocks(piece, tile, grid, average) for tile in cut(obs, _TILE_OBS)]
+    return _merge([tiles], grid, piece.case_weights)
 
 
 def _pool_chunk(
@@ -337,5 +358,9 @@ def _pool_branch(parts: Sequence[Sequence[Blocks]]) -> list[Blocks]:
     return [complete_blocks(tile) for tile in zip(*parts, strict=True)]
 
 
-def _merge(parts: Sequence[Sequence[Blocks]], grid: BlockGrid) -> Collapsed:
-    return join([merge_blocks(tile, grid) for tile in zip(*parts, strict=True)])
+def _merge(parts: Sequence[Sequence[Blocks]], grid: BlockGrid, weights: Array | None) -> Collapsed:
+    tiles = list(zip(*parts, strict=True))
+    ends = np.cumsum([tile[0].grad.shape[1] for tile in tiles])
+    by_tile = [None] * len(tiles) if weights is None else np.split(weights, ends[:-1])
+    pairs = zip(tiles, by_tile, strict=True)
+    return join([merge_blocks(tile, grid, each) for tile, each in pairs])

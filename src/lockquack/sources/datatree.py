@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError, UnsupportedError, naming
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import (
+    LockquackError,
+    ObservationMismatchError,
+    ParameterError,
+    UnsupportedError,
+    naming,
+    unknown_name,
+)
 from lockquack.files.formats import is_combination, open_tree, read_tree
 from lockquack.models.containers import (
-    CURV_GROUP,
-    GRAD_GROUP,
+    CONSTANT_GROUP,
     GROUPS,
-    LOGP_GROUP,
     OBSERVED_GROUP,
     log_marginal_likelihood,
+    stored_case_weights,
 )
-from lockquack.models.labels import labels_of
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import SAMPLE_DIMS
-from lockquack.models.source import Source
+from lockquack.models.observations import (
+    Observations,
+    as_observations,
+    differing,
+    unknown_outcomes,
+)
+from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.parallel.cluster import active_client
-from lockquack.sources.arrays import from_arrays
+from lockquack.sources.arrays import hold_draws, labelled_like
 from lockquack.sources.chunked import chunks_for
+from lockquack.sources.groups import Found, find_outcome, predictive_draws
+from lockquack.sources.joining import join_outcomes
 from lockquack.words import advice
 
-#: Where ArviZ keeps outcomes that were drawn with the draws.
-PREDICTIVE_GROUP = "posterior_predictive"
 #: Bytes of draws from which a file is not read into memory.
 _LARGE = 2**28
 
 
-def from_datatree(data: Any, *, var_name: str | None = None, lazy: bool | None = None) -> Model:
+@own_arithmetic
+def from_datatree(
+    data: Any,
+    *,
+    var_name: str | Sequence[str] | None = None,
+    y: Any = None,
+    transform: str | None = None,
+    lazy: bool | None = None,
+    weights: Any = None,
+) -> Model:
     """Take a model from an ArviZ DataTree or InferenceData, or from a NetCDF or Zarr file.
 
     It must hold the groups ``log_likelihood`` and ``observed_data``: enough for the log score,
@@ -46,7 +66,12 @@ def from_datatree(data: Any, *, var_name: str | None = None, lazy: bool | None =
     the ``sample_stats``, as PyMC's sequential Monte Carlo leaves it, is kept: the last value of
     each chain, averaged over the chains. So are outcomes in ``posterior_predictive``, if there is
     one for each draw of the log likelihood and each observation: they tell the calibration,
-    quantiles and moments of mixtures, such as those of :func:`lockquack.stack`.
+    quantiles and moments of mixtures, such as those of :func:`lockquack.stack`, which can also be
+    sampled.
+
+    The variables of all groups should have the outcome's name. Where ``log_likelihood`` holds a
+    single variable of another name, as Stan's ``log_lik``, it is taken for that of the
+    variable in ``observed_data`` that has its shape, if there is only one.
 
     Draws that are dask arrays, and those of a large file, stay where they are and are read chunk
     by chunk in a pass, on the cluster of the active dask client if there is one.
@@ -56,10 +81,23 @@ def from_datatree(data: Any, *, var_name: str | None = None, lazy: bool | None =
     data
         The container, or the path of a NetCDF file or Zarr store.
     var_name
-        The outcome's name; needed if there are several.
+        The outcome's name; needed if there are several. With a list of names they are scored
+        jointly: an observation is the vector of all outcomes along the dimensions that they have
+        in common, and its log density is the sum of theirs.
+    y
+        The outcomes, if the container has none, (obs,) or (obs, component), **on their natural
+        scale**. Where it has some, they must be the same.
+    transform
+        ``"log"`` or another name of :func:`from_family` if what was observed is that function of
+        the outcome. The log densities get the Jacobian, and so do their derivatives, if there are
+        any; predictive draws are brought back.
     lazy
         Whether to leave the draws of a file on disk, which needs dask. By default they are left
         there if dask is installed and there are more than 256 MiB, or a dask client is active.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`. A name is
+        that of a variable in ``constant_data`` or ``observed_data``. None: those with which the
+        model was saved, if any.
 
     Returns
     -------
@@ -75,11 +113,28 @@ def from_datatree(data: Any, *, var_name: str | None = None, lazy: bool | None =
     >>> lq.from_datatree(model.to_datatree())
     <Model normal; chain: 4, draw: 100, obs_id: 2, components: 1>
     """
+    return read_container(data, var_name, y, transform, weights, lazy=lazy)
+
+
+def read_container(
+    data: Any,
+    var_name: str | Sequence[str] | None = None,
+    y: Any = None,
+    transform: str | None = None,
+    weights: Any = None,
+    *,
+    lazy: bool | None = None,
+    outcomes_needed: bool = True,
+) -> Model:
+    """Do what :func:`from_datatree` does; outcomes that are not needed may be missing.
+
+    Without them, the model has log scores only.
+    """
     if not isinstance(data, str | Path):
-        return _from_tree(as_tree(data), var_name)
+        return _from_tree(as_tree(data), var_name, y, transform, weights, outcomes_needed)
     path = Path(data)
     with naming(str(path)):
-        return _from_tree(_open(path, lazy), var_name)
+        return _from_tree(_open(path, lazy), var_name, y, transform, weights, outcomes_needed)
 
 
 def _open(path: Path, lazy: bool | None) -> xr.DataTree:
@@ -104,75 +159,108 @@ def _in_chunks(array: xr.DataArray) -> xr.DataArray:
     return array.chunk(chunks_for(array.sizes, stored, array.dtype.itemsize))
 
 
-def _from_tree(tree: xr.DataTree, var_name: str | None) -> Model:
+def _from_tree(
+    tree: xr.DataTree,
+    var_name: str | Sequence[str] | None,
+    y: Any,
+    transform: str | None,
+    weights: Any,
+    outcomes_needed: bool,
+) -> Model:
     if is_combination(tree.attrs):
         raise UnsupportedError(
             "This is a combination, not a model. ",
             advice("Read it with lq.load.", "Name the files of its models instead."),
         )
-    for group in (LOGP_GROUP, *_derivative_groups(tree), OBSERVED_GROUP):
-        if group not in tree.children:
-            raise UnsupportedError(_missing_group(group, list(tree.children)))
-    name = choose_variable(tree, LOGP_GROUP, var_name)
-    logp, y = (_find(tree, group, name) for group in (LOGP_GROUP, OBSERVED_GROUP))
-    derivatives = [_find(tree, group, name) for group in _derivative_groups(tree)]
-    component_dims = [dim for dim in y.dims if dim not in logp.dims]
-    if len(component_dims) > 1:
-        raise UnsupportedError(
-            f"The outcome {name!r} has the dimensions {y.dims}, its log likelihood {logp.dims}: "
-            "more than one dimension of an outcome is not supported."
-        )
-    grad, curv = derivatives or (None, None)
-    component_dim = component_dims[0] if component_dims else None
-    source = from_arrays(logp=logp, y=y, grad=grad, curv=curv, component_dim=component_dim).source
-    return Model(
-        replace(
-            source,
-            likelihood=Likelihood.from_attrs(logp.attrs, default=f"outcome {name!r}"),
-            log_marginal_likelihood=log_marginal_likelihood(tree),
-            outcome_draws=_outcome_draws(tree, name, source),
-        )
+    needed = outcomes_needed and y is None
+    if var_name is None or isinstance(var_name, str):
+        found = find_outcome(tree, var_name, outcomes_needed=needed)
+    else:
+        found = join_outcomes([find_outcome(tree, n, outcomes_needed=needed) for n in var_name])
+    found, natural, modelled = _with_observations(found, y, transform)
+    likelihood = Likelihood.from_attrs(found.logp.attrs, default=f"outcome {found.name!r}")
+    grad, curv = found.derivatives or (None, None)
+    source = hold_draws(modelled, found.logp, grad, curv, likelihood)
+    source = replace(
+        source,
+        log_marginal_likelihood=log_marginal_likelihood(tree),
+        outcome_draws=predictive_draws(found, source),
     )
+    if transform is None:
+        source = source.named(found.outcome_name)
+    natural_source = on_natural_scale(source, transform, natural)
+    return Model(natural_source).with_weights(case_weights(tree, weights))
 
 
-def _derivative_groups(tree: xr.DataTree) -> tuple[str, ...]:
-    """Both groups of derivatives if there is one of them, else none."""
-    groups = (GRAD_GROUP, CURV_GROUP)
-    return groups if any(group in tree.children for group in groups) else ()
+def case_weights(tree: xr.DataTree, given: Any) -> Any:
+    """Find case weights in a container: by their name, or those with which it was saved."""
+    if given is None:
+        return stored_case_weights(tree)
+    if not isinstance(given, str):
+        return given
+    known: dict[str, xr.DataArray] = {}
+    for group in (OBSERVED_GROUP, CONSTANT_GROUP):
+        if group in tree.children:
+            variables = tree[group].to_dataset().data_vars
+            known |= {str(name): values for name, values in variables.items()}
+    if given not in known:
+        raise unknown_name("variable with case weights", given, known)
+    return known[given]
 
 
-def _outcome_draws(tree: xr.DataTree, name: str, source: Source) -> xr.DataArray | None:
-    """Find the outcomes that were drawn with the draws; None if there is not one for each."""
-    if PREDICTIVE_GROUP not in tree.children or name not in tree[PREDICTIVE_GROUP].data_vars:
-        return None
-    drawn = tree[PREDICTIVE_GROUP].to_dataset()[name]
-    if not set(SAMPLE_DIMS) <= set(drawn.dims):
-        return None
-    drawn = drawn.transpose(*SAMPLE_DIMS, ...)
-    outcomes = source.observations.to_dataarray()
-    if set(drawn.dims[2:]) != set(outcomes.dims) and drawn.shape[2:] == outcomes.shape:
-        # PyMC numbers dimensions without a name anew.
-        drawn = drawn.rename(dict(zip(drawn.dims[2:], outcomes.dims, strict=True)))
-    sizes = {"chain": source.n_chains, "draw": source.n_draws, **outcomes.sizes}
-    if dict(drawn.sizes) != sizes:
-        return None
-    expected = labels_of(outcomes)
-    if any(
-        not np.array_equal(own, expected.get(dim, own)) for dim, own in labels_of(drawn).items()
-    ):
-        return None
-    return drawn.transpose(*sizes)
+def _with_observations(
+    found: Found, y: Any, transform: str | None
+) -> tuple[Found, Observations | None, Observations]:
+    """Return also the outcomes, where they are given, and what the model sees of them."""
+    if y is None and found.y is None:
+        if transform is not None:
+            raise ParameterError(
+                f"The Jacobian of the transform {transform!r} depends on the outcomes, which are "
+                "not there. Give them on their natural scale, by ",
+                advice("y= of lq.from_datatree", "--y"),
+                ".",
+            )
+        return found, None, unknown_outcomes(found.logp.isel(chain=0, draw=0, drop=True))
+    if y is None:
+        return found, None, as_observations(found.y, found.component_dim)
+    given = labelled_like(y, found.logp)
+    if found.y is not None:
+        stored = as_observations(found.y, found.component_dim)
+        natural = agreeing(as_observations(given), stored, transform)
+        return found, natural, stored
+    if isinstance(given, xr.DataArray):
+        found = found.of(given)
+    natural = as_observations(given, found.component_dim)
+    return found, natural, on_scale_of_model(natural, transform)
 
 
-def _find(tree: xr.DataTree, group: str, name: str) -> xr.DataArray:
-    dataset = tree[group].to_dataset()
-    if name not in dataset:
-        present = ", ".join(map(str, dataset.data_vars)) or "nothing"
-        raise UnsupportedError(
-            f"The group {group!r} does not hold the outcome {name!r}, of which there are log "
-            f"densities; it holds {present}. Give all groups the same variable names."
+def agreeing(given: Observations, stored: Observations, transform: str | None) -> Observations:
+    """Return given outcomes with the labels of those in a container, of which they are t⁻¹.
+
+    Outcomes that contradict these are refused.
+    """
+    modelled = on_scale_of_model(given, transform)
+    if given.values.size != stored.values.size:
+        raise ObservationMismatchError(
+            f"There are {given.n} outcomes of {given.d} component(s) in ",
+            advice("y=", "--y"),
+            f", and {stored.n} of {stored.d} in the container.",
         )
-    return dataset[name]
+    modelled = replace(stored, values=modelled.values.reshape(stored.values.shape))
+    differs = differing(stored, modelled)
+    if differs.any():
+        at = int(differs.argmax())
+        raise ObservationMismatchError(
+            "The outcomes in ",
+            advice("y=", "--y"),
+            f" differ from those that the container holds at {differs.sum()} observations, first "
+            f"at {stored.describe(at)}: {modelled.values[at].tolist()} and "
+            f"{stored.values[at].tolist()}. Leave them out, or give those that the model was "
+            "fitted to; ",
+            advice("transform=", "--transform"),
+            " if it is a model of a function of them.",
+        )
+    return replace(modelled, values=given.values.reshape(stored.values.shape), name=given.name)
 
 
 def as_tree(data: Any) -> xr.DataTree:
@@ -188,32 +276,3 @@ def as_tree(data: Any) -> xr.DataTree:
             f"Cannot read a model from a {type(data).__name__}; give a DataTree, an "
             f"InferenceData, or the path of a NetCDF file or Zarr store. ({error})"
         ) from error
-
-
-def choose_variable(tree: xr.DataTree, group: str, var_name: str | None) -> str:
-    """Find the outcome among the variables of a group: the named one, or the only one."""
-    names = [str(name) for name in tree[group].data_vars]
-    if not names:
-        raise UnsupportedError(f"The group {group!r} is empty; it must hold the outcome.")
-    if var_name is None and len(names) == 1:
-        return names[0]
-    if var_name not in names:
-        listed = ", ".join(names)
-        got = "" if var_name is None else f", not {var_name!r}"
-        raise UnsupportedError(
-            "Say which outcome by ",
-            advice("var_name=", "--var-name"),
-            f": one of {listed}{got}.",
-        )
-    return var_name
-
-
-def _missing_group(group: str, present: list[str]) -> str:
-    message = f"There is no group {group!r}; there are {', '.join(present) or 'none'}."
-    if group in (GRAD_GROUP, CURV_GROUP):
-        message += (
-            " The Hyvärinen score needs the first and the second derivatives of the log "
-            "likelihood in the outcome. Add the missing group, or leave out both and use the log "
-            "score."
-        )
-    return message

@@ -29,13 +29,13 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from lockquack.errors import ShapeError, SupportError
+from lockquack.errors import ShapeError
 from lockquack.families import Edge, Family, find_family
 from lockquack.families.refused import find_refused, plain
 from lockquack.jets import Array, Jet
-from lockquack.models.likelihood import Likelihood
 from lockquack.models.source import Abilities, Source, Subset
-from lockquack.sources.bulks import extreme_draws, find_bulks
+from lockquack.sources.bulks import search_bulks
+from lockquack.sources.possible import require_possible
 from lockquack.sources.probing import AT_ONCE
 from lockquack.sources.supports import find_edges
 
@@ -90,19 +90,14 @@ class DensitySource(Source):
             )
         return some.reshape(len(some), self.n_obs)
 
+    def violated(self, chain: int, draw: int) -> str | None:
+        """Say which demand on parameters a draw does not meet, where the library makes any."""
+        return None
+
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
-        """Find the modes on ever finer grids.
-
-        In detail, each chain is looked at by itself, and so are its narrowest and its outermost
-        draws.
-        """
-        bulks = find_bulks(self, obs, range(self.n_chains))
-        if detailed:
-            for chain in range(self.n_chains):
-                bulks += find_bulks(self, obs, [chain]) + extreme_draws(self, obs, chain)
-        points = np.stack([place + multiples[:, None] * width for place, width in bulks])
-        return np.clip(points, *(self.likelihood.support or (-np.inf, np.inf)))
+        """Find the modes on ever finer grids."""
+        return search_bulks(self, obs, multiples, detailed=detailed)
 
     def _tile(self, chain: int, draws: slice, obs: slice, *, derivatives: bool) -> Jet:
         """Evaluate at the observed outcomes; a pass asks for one tile twice in a row."""
@@ -122,7 +117,7 @@ class DensitySource(Source):
 S = TypeVar("S", bound=DensitySource)
 
 
-def described(source: S, name: str, parts: Sequence[str] = ()) -> S:
+def described(source: S, name: str, parts: Sequence[str] = (), *, original: bool = True) -> S:
     """Return the source with what the name of its likelihood, and the density itself, tell.
 
     What :mod:`lockquack.families` knows by name is taken from there. Where a density ends, and
@@ -138,6 +133,8 @@ def described(source: S, name: str, parts: Sequence[str] = ()) -> S:
     parts
         Names of the distributions that it is made of, such as those of a ``"Mixture"``. What is
         wrong with any of them is wrong with the whole.
+    original
+        Whether the outcomes are those that the posterior was drawn with.
     """
     names = [_spelt(part) for part in (name, *parts)]
     families = [find_family(each) for each in names]
@@ -150,10 +147,11 @@ def described(source: S, name: str, parts: Sequence[str] = ()) -> S:
         or any(why.discrete for why in refused if why is not None)
     ):
         ends = _outcomes(names, families)
-        source = replace(source, likelihood=Likelihood(name, discrete=True, edges=ends))
-        _require_possible(source, name)
+        likelihood = replace(source.likelihood, description=name, discrete=True, edges=ends)
+        source = replace(source, likelihood=likelihood)
+        require_possible(source, name, source.violated, original=original)
         return source
-    _require_possible(source, name)
+    require_possible(source, name, source.violated, original=original)
     reasons = [why.not_smooth for why in refused if why is not None and why.not_smooth]
     reasons += [_NOT_SMOOTH[each] for each in names if each in _NOT_SMOOTH]
     if not source.differentiable:
@@ -162,7 +160,8 @@ def described(source: S, name: str, parts: Sequence[str] = ()) -> S:
     if not source.has_atoms:
         edges, problem = find_edges(source, names[1:] if names[0] == "mixture" else names[:1])
         reasons += [problem] if problem else []
-    likelihood = Likelihood(name, edges=edges, not_smooth=reasons[0] if reasons else "")
+    not_smooth = reasons[0] if reasons else ""
+    likelihood = replace(source.likelihood, description=name, edges=edges, not_smooth=not_smooth)
     return replace(source, likelihood=likelihood)
 
 
@@ -193,16 +192,3 @@ def _outcomes(names: Sequence[str], families: Sequence[Family | None]) -> tuple[
     if not known or len(known) < len(families):
         return ()
     return Edge(min(low for low, _ in known), 0.0), Edge(max(high for _, high in known), 0.0)
-
-
-def _require_possible(source: DensitySource, name: str) -> None:
-    """Refuse outcomes that the model deems impossible, looking at its first draw."""
-    logp = source.logp(0, slice(0, 1), slice(0, source.n_obs))[0]
-    bad = np.flatnonzero(~np.isfinite(logp))
-    if bad.size:
-        at = int(bad[0])
-        raise SupportError(
-            f"The log density of {name} is {logp[at]} at {source.observations.describe(at)}, where "
-            f"y is {source.observations.values[at].tolist()}, and at {bad.size - 1} more. Outcomes "
-            "must lie inside the support of the source."
-        )

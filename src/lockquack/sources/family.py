@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError, ShapeError, SupportError, naming
 from lockquack.families import Family, Mixture, get_family
 from lockquack.jets import Array, Jet
+from lockquack.models.labels import merge_labels
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import (
@@ -23,10 +25,14 @@ from lockquack.models.observations import (
     require_whole,
 )
 from lockquack.models.source import Abilities, Source, Subset
-from lockquack.sources.new_data import move_parameters, rows_of_parameter
+from lockquack.models.transformed import (
+    discrete_outcome,
+    on_natural_scale,
+    on_scale_of_model,
+)
+from lockquack.sources.new_data import move_parameters, names_of_data, rows_of_parameter
 from lockquack.sources.parameter_reading import as_parameter, require_domain, user_name
 from lockquack.sources.parameters import ArrayParameter, LazyRange, Parameter
-from lockquack.transforms import Transform, get_transform
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +41,6 @@ class FamilySource(Source):
 
     family: Family
     parameters: Mapping[str, Parameter]
-    transform: Transform | None
 
     @property
     @override
@@ -47,7 +52,6 @@ class FamilySource(Source):
                 isinstance(each, ArrayParameter) and each.values.shape[2] == 1
                 for each in self.parameters.values()
             ),
-            integrate_to_one=self._is_complete(),
             be_shared=True,
             has_generator=True,
         )
@@ -56,7 +60,7 @@ class FamilySource(Source):
     def restrict(self, obs: slice) -> Self:
         return replace(
             self,
-            observations=Observations.unlabelled(self.observations.values[obs]),
+            observations=self.observations.restrict(obs),
             parameters={name: each.restrict(obs) for name, each in self.parameters.items()},
         )
 
@@ -67,26 +71,13 @@ class FamilySource(Source):
     @override
     def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
         p = self._parameters(chain, draws, obs)
-        outcome = self._outcome(y[:, None])
-        if self.transform is None:
-            logp = self.family.logp(outcome, p)
-        else:
-            logp = self.transform.logp(
-                outcome,
-                self.family.logp(self.transform.forward(outcome), p),
-                multivariate=self.family.multivariate,
-            )
+        logp = self.family.logp(self._outcome(y[:, None]), p)
         return np.broadcast_to(logp, (len(y), self._count(draws), y.shape[1]))
 
     @override
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
         p = self._parameters(chain, draws, obs)
-        outcome = self._outcome(self.observations.values[None, obs])
-        if self.transform is None:
-            grad, curv = self.family.derivatives(outcome, p)
-        else:
-            inner = self.family.derivatives(self.transform.forward(outcome), p)
-            grad, curv = self.transform.derivatives(outcome, *inner)
+        grad, curv = self.family.derivatives(self._outcome(self.observations.values[None, obs]), p)
         if not self.family.multivariate:
             grad, curv = grad[..., None], curv[..., None]
         shape = (self._count(draws), *self.observations.values[obs].shape)
@@ -99,12 +90,7 @@ class FamilySource(Source):
             nothing = np.empty((*logp.shape, 0))
             return Jet(logp, nothing, nothing)
         p = self._parameters(chain, draws, obs)
-        outcome = self._outcome(y[:, None])
-        if self.transform is None:
-            jet = self.family.jet(outcome, p)
-        else:
-            inner = self.family.jet(self.transform.forward(outcome), p)
-            jet = self.transform.jet(outcome, inner, multivariate=self.family.multivariate)
+        jet = self.family.jet(self._outcome(y[:, None]), p)
         shape = (len(y), self._count(draws), y.shape[1])
         return Jet(
             np.broadcast_to(jet.logp, shape),
@@ -119,11 +105,11 @@ class FamilySource(Source):
         p = self._parameters(chain, draws, obs)
         size = (draws.size, self.observations.values[obs].shape[0])
         outcome = self.family.draw(p, rng, size)
-        if self.transform is not None:
-            low, high = self.transform.image
-            outside = (outcome <= low) | (outcome >= high)
-            outcome = self.transform.backward(np.where(outside, np.nan, outcome))
         return outcome if self.family.multivariate else outcome[..., None]
+
+    @override
+    def data_names(self) -> frozenset[str]:
+        return names_of_data(self.parameters)
 
     @override
     def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
@@ -143,7 +129,7 @@ class FamilySource(Source):
         for name, parameter in moved.items():
             positive = name in self.family.positive
             require_domain(name, parameter, observations, positive=positive)
-        _require_support(observations, self.family, self.transform, self.likelihood.description)
+        _require_support(observations, self.family)
         n_chains, n_draws = _common_sample_shape(moved)
         elsewhere = replace(
             self,
@@ -175,8 +161,7 @@ class FamilySource(Source):
                         each = draw, np.arange(place.shape[1])
                         modes.append((place[each], width[each]))
         points = np.stack([place + multiples[:, None] * width for place, width in modes])
-        points = np.clip(points, *self.family.support)
-        return points if self.transform is None else self.transform.backward(points)
+        return np.clip(points, *self.family.support)
 
     def _draws_of_bulks(self, obs: slice) -> list[tuple[Array, Array]]:
         """Locations and spreads of all draws, (chain, draw, obs), for each part of the density."""
@@ -207,12 +192,6 @@ class FamilySource(Source):
         """Drop the component axis, which scalar families do not have."""
         return y if self.family.multivariate else y[..., 0]
 
-    def _is_complete(self) -> bool:
-        if self.transform is None:
-            return True
-        (low, high), (first, last) = self.family.support, self.transform.image
-        return first <= low and high <= last
-
     def _count(self, draws: slice) -> int:
         return len(range(*draws.indices(self.n_draws)))
 
@@ -223,12 +202,14 @@ def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
     return location.mean(axis=0), width
 
 
+@own_arithmetic
 def from_family(
     family: str,
     *,
     y: Any,
     transform: str | None = None,
     component_dim: Hashable | None = None,
+    weights: Any = None,
     **parameters: Any,
 ) -> Model:
     r"""Take a model from its likelihood's name and draws of the likelihood's parameters.
@@ -243,6 +224,7 @@ def from_family(
         ``lognormal`` (mu, sigma), ``gamma`` (alpha, beta), ``beta`` (alpha, beta),
         ``skew_normal`` (mu, sigma, alpha), ``gumbel`` (mu, beta), ``exponential`` (lam),
         ``half_normal`` (sigma), ``weibull`` (alpha, beta), ``inverse_gamma`` (alpha, beta),
+        ``von_mises`` (mu, kappa; angles from −π to π),
         ``mv_normal`` (mu, cov or chol), ``mv_student_t`` (nu, mu, scale or chol); of whole
         numbers ``poisson`` (mu), ``negative_binomial`` (mu, alpha; variance mu + mu²/alpha),
         ``binomial`` (n, p), ``bernoulli`` (p), ``geometric`` (p; from 1),
@@ -257,6 +239,9 @@ def from_family(
         discrete families.
     component_dim
         Which dimension of a DataArray ``y`` holds the components of a vector outcome.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`. Of a
+        mixture they are the weights of its components: give it case weights by that method.
     **parameters
         Each of shape (chain, draw), (chain, draw, obs), or constant: one number, or one per
         observation. Vector and matrix parameters have their own axes last. DataArrays are read
@@ -285,9 +270,14 @@ def from_family(
     >>> models["log"]
     <Model normal of log y; chain: 4, draw: 250, obs_id: 30, components: 1>
     """
+    if family == Mixture.name and weights is not None:
+        parameters, weights = {"weights": weights, **parameters}, None
     likelihood, draws = _flatten(family, parameters)
     signature = likelihood.signature(draws)
-    observations = _read_outcome(y, likelihood, component_dim)
+    if transform is not None and likelihood.discrete:
+        raise discrete_outcome(repr(likelihood.name))
+    natural = _read_outcome(y, likelihood, component_dim)
+    observations = on_scale_of_model(natural, transform)
     read = {
         name: as_parameter(
             name, draws[name], observations, likelihood.event_shape(name, observations.d)
@@ -297,20 +287,18 @@ def from_family(
     n_chains, n_draws = _common_sample_shape(read)
     for name, parameter in read.items():
         require_domain(name, parameter, observations, positive=name in likelihood.positive)
-    change = _read_transform(transform, likelihood)
-    _require_support(observations, likelihood, change, transform)
+    _require_support(observations, likelihood)
     source = FamilySource(
         observations,
         n_chains=n_chains,
         n_draws=n_draws,
-        likelihood=_describe(likelihood, read, change, transform),
+        likelihood=_describe(likelihood, read),
         family=likelihood,
         parameters=read,
-        transform=change,
     )
     if likelihood.discrete:
         _require_possible(source)
-    return Model(source)
+    return Model(on_natural_scale(source, transform, natural)).with_weights(weights)
 
 
 def _flatten(family: str, given: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
@@ -379,21 +367,6 @@ def _outcome_hint(observations: Observations) -> str:
     return "Give one column per component."
 
 
-def _read_transform(name: str | None, family: Family) -> Transform | None:
-    if name is None:
-        return None
-    if family.discrete:
-        raise ParameterError(
-            f"Family {family.name!r} is discrete; a model of a function of whole numbers is not "
-            "supported. Leave transform out."
-        )
-    if not isinstance(name, str):
-        raise ParameterError(
-            f"A transform is given by its name, such as 'log'; got a {type(name).__name__}."
-        )
-    return get_transform(name)
-
-
 def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
     shapes = {
         name: parameter.sample_shape
@@ -403,6 +376,7 @@ def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{user_name(name)}: {shape}" for name, shape in shapes.items())
         raise ParameterError(f"The parameters differ in (chain, draw): {listed}.")
+    merge_labels({user_name(name): each.all_labels for name, each in parameters.items()})
     chains, draws = next(iter(shapes.values()), (1, 1))
     if chains == 0 or draws == 0:
         raise ParameterError(
@@ -412,17 +386,12 @@ def _common_sample_shape(parameters: Mapping[str, Parameter]) -> tuple[int, int]
     return chains, draws
 
 
-def _require_support(
-    observations: Observations, family: Family, transform: Transform | None, label: str | None
-) -> None:
-    modelled = observations.values
+def _require_support(observations: Observations, family: Family) -> None:
     if family.discrete:
         require_whole(f"family {family.name!r}", observations, family.support)
         return
-    if transform is not None:
-        require_inside(f"transform {label!r}", modelled, transform.domain, observations)
-        modelled = transform.forward(modelled)
-    require_inside(f"family {family.name!r}", modelled, family.support, observations)
+    what, advice = f"family {family.name!r}", family.outside_advice
+    require_inside(what, observations.values, family.outcomes, observations, advice)
 
 
 def _require_possible(source: FamilySource) -> None:
@@ -438,17 +407,9 @@ def _require_possible(source: FamilySource) -> None:
         )
 
 
-def _describe(
-    family: Family,
-    parameters: Mapping[str, Parameter],
-    transform: Transform | None,
-    label: str | None,
-) -> Likelihood:
+def _describe(family: Family, parameters: Mapping[str, Parameter]) -> Likelihood:
     ranges = {
         name: LazyRange(user_name(name), parameter, positive=name in family.positive)
         for name, parameter in parameters.items()
     }
-    edges = family.edges(ranges)
-    if transform is None:
-        return Likelihood(family.name, family.discrete, edges)
-    return Likelihood(f"{family.name} of {label} y", edges=transform.edges(edges))
+    return Likelihood(family.name, family.discrete, family.edges(ranges))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +18,14 @@ from scipy.special import expit
 
 from lockquack.errors import ParameterError, ShapeError, unknown_name
 from lockquack.families import FAMILIES, get_family
+from lockquack.models.labels import labels_of, require_same_labels, require_same_order
 from lockquack.models.observations import SAMPLE_DIMS
 
 #: Values of names: numbers, or arrays whose draws have the dimensions chain and draw.
 Variables = Mapping[str, xr.DataArray]
+
+#: The attribute that says how the elements of an array without labels are counted.
+COUNTED_FROM = "lockquack_counted_from"
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
@@ -39,15 +43,16 @@ class Formula:
     parameters: Mapping[str, ast.expr] = field(default_factory=dict)
     transform: str | None = None
 
-    def evaluate(self, variables: Variables) -> dict[str, Any]:
-        """Compute the parameters from variables.
+    def evaluate(self, variables: Variables, y: xr.DataArray | None = None) -> dict[str, Any]:
+        """Compute the parameters from variables; one of the length of y is along y.
 
         Without expressions, each parameter is the variable of its name.
         """
         expressions = self.parameters or self._own_names(variables)
+        names = _Names(variables, y)
         # What differs in labels must not be cut down silently to what it shares.
         with xr.set_options(arithmetic_join="exact"):  # type: ignore[no-untyped-call]
-            return {name: _evaluate(each, variables) for name, each in expressions.items()}
+            return {name: _evaluate(each, names) for name, each in expressions.items()}
 
     def _own_names(self, variables: Variables) -> dict[str, ast.expr]:
         signatures = FAMILIES[self.family].signatures
@@ -99,33 +104,126 @@ def on_observations(given: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
     own = [dim for dim in given.dims if dim not in SAMPLE_DIMS]
     if y.ndim == 0 or any(dim in y.dims for dim in own):
         return given
+    theirs = labels_of(y).get(str(y.dims[0]))
     for dim in own:
         if given.sizes[dim] == y.sizes[y.dims[0]]:
-            return given.rename({dim: y.dims[0]})
+            if theirs is not None and dim in given.indexes:
+                require_same_order(str(given.name), labels_of(given)[str(dim)], theirs)
+            # Its labels are another dimension's, and say nothing else about those of y.
+            return given.drop_vars([dim], errors="ignore").rename({dim: y.dims[0]})
     return given
 
 
-def _evaluate(node: ast.expr, variables: Variables) -> Any:
+@dataclass(frozen=True)
+class _Names:
+    """What names in an expression stand for."""
+
+    variables: Variables
+    y: xr.DataArray | None
+
+    def __getitem__(self, name: str) -> xr.DataArray:
+        """Look up a variable, along y where it has its length."""
+        given = self.whole(name)
+        return given if self.y is None else on_observations(given, self.y)
+
+    def whole(self, name: str) -> xr.DataArray:
+        """Look up a variable as it is."""
+        if name not in self.variables:
+            raise unknown_name("variable", name, map(str, self.variables))
+        return self.variables[name]
+
+    def element(self, name: str, indices: Sequence[ast.expr]) -> xr.DataArray:
+        """Take elements of a variable by their labels: one, or one for each observation."""
+        given = self.whole(name)
+        own = [str(dim) for dim in given.dims if dim not in SAMPLE_DIMS]
+        if len(indices) != len(own):
+            raise ParameterError(
+                f"{name!r} has {len(own)} index(es), of lengths "
+                f"{[given.sizes[dim] for dim in own]}; got {len(indices)}: "
+                f"{name}[{', '.join(map(ast.unparse, indices))}]."
+            )
+        places = {
+            dim: self._position(name, _labels(name, given, dim), index)
+            for dim, index in zip(own, indices, strict=True)
+        }
+        return given.isel(places).drop_vars(own, errors="ignore")
+
+    def _position(self, name: str, labels: list[Any], index: ast.expr) -> Any:
+        match index:
+            case ast.Constant(value=int() | str() as label):
+                wanted = xr.DataArray(label)
+            case ast.Name(id=label) if label in labels and label not in self.variables:
+                wanted = xr.DataArray(label)
+            case ast.Name(id=other) if other not in labels:
+                wanted = self[other]
+            case ast.Name(id=both):
+                raise ParameterError(
+                    f"{name}[{both}] may be the element labelled {both!r}, or that which the "
+                    f"variable {both!r} says. Write {name}['{both}'] for the former; rename one."
+                )
+            case _:
+                raise ParameterError(
+                    f"Cannot read the index of {name}[{ast.unparse(index)}]: write a label, such "
+                    f"as {name}[{labels[0]}], or a variable that holds labels."
+                )
+        if any(dim in wanted.dims for dim in SAMPLE_DIMS):
+            raise ParameterError(
+                f"An index of {name!r} must be data; {ast.unparse(index)} is drawn."
+            )
+        return _found(name, labels, wanted)
+
+
+def _labels(name: str, given: xr.DataArray, dim: str) -> list[Any]:
+    """Labels of the elements along a dimension; integers where the file only counts them."""
+    if dim in given.coords:
+        return list(given[dim].values.tolist())
+    first = given.attrs.get(COUNTED_FROM)
+    if first is None:
+        raise ParameterError(
+            f"The {given.sizes[dim]} elements of {name!r} have no labels, so it is not clear "
+            "whether they are counted from 0 or from 1. Label them in the file (coords= of "
+            "ArviZ), or use X @ beta."
+        )
+    return list(range(first, first + given.sizes[dim]))
+
+
+def _found(name: str, labels: list[Any], wanted: xr.DataArray) -> xr.DataArray:
+    """Positions of labels; numbers that are whole may be written as any number."""
+    places = {label: at for at, label in enumerate(labels)}
+    flat = wanted.values.ravel().tolist()
+    unknown = [label for label in flat if label not in places]
+    if unknown:
+        counted = f", counted from {labels[0]}" if labels[0] in (0, 1) else ""
+        raise ParameterError(
+            f"{name!r} has no element {unknown[0]!r}: its labels are {_listed(labels)}{counted}."
+        )
+    positions = np.array([places[label] for label in flat], dtype=np.intp)
+    return wanted.copy(data=positions.reshape(wanted.shape))
+
+
+def _evaluate(node: ast.expr, names: _Names) -> Any:
     match node:
         case ast.Constant(value=int() | float() as number):
             return float(number)
         case ast.Name(id=name):
-            if name not in variables:
-                raise unknown_name("variable", name, map(str, variables))
-            return variables[name]
+            return names[name]
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=indices)):
+            return names.element(name, indices)
+        case ast.Subscript(value=ast.Name(id=name), slice=index):
+            return names.element(name, [index])
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, variables)
+            return -_evaluate(operand, names)
         case ast.BinOp(left=left, op=ast.MatMult(), right=right):
-            return _product(_evaluate(left, variables), _evaluate(right, variables))
+            return _product(_evaluate(left, names), _evaluate(right, names))
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-            return _combine(node, sign, _evaluate(left, variables), _evaluate(right, variables))
+            return _combine(node, sign, _evaluate(left, names), _evaluate(right, names))
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
             if name not in FUNCTIONS:
                 raise unknown_name("function", name, FUNCTIONS)
-            return FUNCTIONS[name](_evaluate(argument, variables))
+            return FUNCTIONS[name](_evaluate(argument, names))
     raise ParameterError(
-        f"Cannot compute {ast.unparse(node)!r}: write names of variables, numbers, + - * / **, "
-        f"X @ beta and {', '.join(FUNCTIONS)}."
+        f"Cannot compute {ast.unparse(node)!r}: write names of variables, their elements such as "
+        f"beta[1], numbers, + - * / **, X @ beta and {', '.join(FUNCTIONS)}."
     )
 
 
@@ -163,10 +261,20 @@ def _product(X: Any, beta: Any) -> xr.DataArray:
             f"X @ beta needs X of (observations, covariates) and beta of (covariates); got "
             f"{dict(X.sizes)} and {dict(beta.sizes)}."
         )
+    _require_same_covariates(X, str(covariate[0]), beta, str(coefficient[0]))
     summed = "_covariate"
     left = X.drop_vars(covariate, errors="ignore").rename({covariate[0]: summed})
     right = beta.drop_vars(coefficient, errors="ignore").rename({coefficient[0]: summed})
     return xr.dot(left, right, dim=summed)
+
+
+def _require_same_covariates(X: xr.DataArray, column: str, beta: xr.DataArray, row: str) -> None:
+    """Refuse coefficients that are labelled like the columns of X, but in another order."""
+    columns, coefficients = labels_of(X).get(column), labels_of(beta).get(row)
+    if columns is not None and coefficients is not None:
+        if row == column:
+            require_same_labels(str(beta.name), {row: coefficients}, {row: columns}, str(X.name))
+        require_same_order(str(beta.name), coefficients, columns, str(X.name))
 
 
 def _family(name: str) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from typing_extensions import override
 
-from lockquack.jets import Array, Numeric, all_finite
+from lockquack.arithmetic import LARGEST
+from lockquack.errors import NonFiniteError
+from lockquack.jets import Array, Numeric
 from lockquack.models.source import Abilities, Source
+from lockquack.numeric import all_within
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,6 +38,17 @@ class ArraySource(Source):
         )
 
     @override
+    def one_chain(self, chain: int) -> Self:
+        only = slice(chain, chain + 1)
+        return replace(
+            self,
+            n_chains=1,
+            logp_draws=self.logp_draws[only],
+            grad_draws=self.grad_draws[only],
+            curv_draws=self.curv_draws[only],
+        )
+
+    @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         return _float64(self.logp_draws[chain, draws, obs])
 
@@ -46,16 +61,26 @@ class ArraySource(Source):
         )
 
 
-def first_not_finite(array: Numeric) -> tuple[float, tuple[int, int, int]] | None:
-    """Find a value in (chain, draw, obs, ...) that is not finite, and where it is."""
-    if all_finite(array):
+def first_unusable(name: str, array: Numeric) -> tuple[float, tuple[int, int, int]] | None:
+    """Find a value in (chain, draw, obs, ...) that is not finite, or too large; and where it is."""
+    limit = LARGEST[name]
+    if all_within(array, limit):
         return None
     for chain, draw in np.ndindex(array.shape[:2]):
-        bad = np.argwhere(~np.isfinite(array[chain, draw]))
+        bad = np.argwhere(~(np.abs(array[chain, draw]) <= limit))
         if len(bad):
             first = tuple(bad[0].tolist())
             return float(array[chain, draw][first]), (chain, draw, first[0])
     return None
+
+
+def unusable(name: str, value: float, where: str) -> NonFiniteError:
+    """Say what is wrong with a value that cannot be computed with."""
+    why = ""
+    if np.isfinite(value):
+        what = "log density" if name == "logp" else "derivative of a log density"
+        why = f" No {what} is that large, and powers of it would overflow: look how it was made."
+    return NonFiniteError(f"{name} is {value} at {where}.{why}")
 
 
 def _float64(tile: Numeric) -> Array:

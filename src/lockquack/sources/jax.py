@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import LockquackError, ParameterError, ShapeError
 from lockquack.families import find_family
 from lockquack.families.refused import find_refused
 from lockquack.jets import Numeric
-from lockquack.models.labels import labels_of, require_same_labels
+from lockquack.models.labels import from_pandas, labels_of, merge_labels, require_same_labels
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import (
@@ -22,6 +23,7 @@ from lockquack.models.observations import (
     require_inside,
 )
 from lockquack.models.source import Source
+from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.numeric import as_numeric
 from lockquack.sources.density import described
 from lockquack.sources.jax_evaluation import Density, Evaluator, JaxSource
@@ -30,6 +32,7 @@ from lockquack.sources.jax_sampling import Sampler
 from lockquack.sources.parameters import samples_first
 
 
+@own_arithmetic
 def from_jax(
     log_density: Callable[..., Any],
     params: Any,
@@ -40,6 +43,8 @@ def from_jax(
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
     sample: Callable[..., Any] | None = None,
+    transform: str | None = None,
+    weights: Any = None,
 ) -> Model:
     r"""Take a model from a JAX function that gives the log density of one observation.
 
@@ -77,6 +82,12 @@ def from_jax(
         A function of a JAX random key, one draw of the parameters, and the data of one
         observation by keyword, that returns one random outcome. Combinations of vector outcomes
         can be sampled if all their models have one; scalar outcomes do without.
+    transform
+        ``"log"`` or another name of :func:`from_family` if the function is the log density of that
+        function of y, and ``sample`` draws it. ``y`` is given **on its natural scale**,
+        ``support`` on that of the model.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`.
 
     Returns
     -------
@@ -98,7 +109,8 @@ def from_jax(
     <Model normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
     """
     log_density = own_arrays(log_density)
-    observations = as_observations(y, component_dim)
+    natural = as_observations(y, component_dim)
+    observations = on_scale_of_model(natural, transform)
     theta = read_draws(params)
     table = _read_data(data or {}, observations)
     _require_one_number(log_density, theta, observations, table)
@@ -127,9 +139,11 @@ def from_jax(
         likelihood=Likelihood(name, discrete=discrete),
         evaluator=Evaluator(density, theta, _components(observations)),
         elsewhere=elsewhere,
+        names=frozenset(table),
         sampler=None if sample is None else _sampler(sample, theta, table, observations),
     )
-    return Model(described(source, name))
+    natural_source = on_natural_scale(described(source, name), transform, natural)
+    return Model(natural_source).with_weights(weights)
 
 
 def _sampler(
@@ -191,6 +205,7 @@ def read_draws(params: Any) -> Any:
     is_labelled = lambda leaf: isinstance(leaf, xr.DataArray)  # noqa: E731
     labelled, structure = jax.tree.flatten_with_path(params, is_leaf=is_labelled)
     leaves = [_read_leaf(jax.tree_util.keystr(path), leaf) for path, leaf in labelled]
+    merge_labels({jax.tree_util.keystr(path): leaf for path, leaf in labelled})
     shapes = {leaf.shape[:2] for leaf in leaves}
     if len(shapes) != 1 or 0 in next(iter(shapes)):
         listed = ", ".join(
@@ -241,8 +256,9 @@ def _read_data(data: Mapping[str, Any], observations: Observations) -> dict[str,
     """Bring the data of the observations to (obs, ...)."""
     table = {}
     for name, given in data.items():
+        given = from_pandas(given, observations.dims[0], "", named=False)
         if isinstance(given, xr.DataArray):
-            require_same_labels(f"data[{name!r}]", labels_of(given), observations.labels)
+            require_same_labels(f"data[{name!r}]", labels_of(given), observations.index)
         values = as_numeric(f"data[{name!r}]", given, ParameterError)
         grid = len(observations.shape)
         if values.shape[:grid] == observations.shape:

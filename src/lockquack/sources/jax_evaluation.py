@@ -37,16 +37,33 @@ class Evaluator:
     each size is compiled once.
     """
 
-    def __init__(self, density: Density, params: Any, d: int | None) -> None:
+    def __init__(
+        self, density: Density, params: Any, d: int | None, *, repeats: bool = True
+    ) -> None:
         self.density = density
         self.params = params  # a pytree of arrays (chain, draw, ...)
         self.d = d  # components of an outcome, None: it is a scalar
+        self.repeats = repeats  # whether one observation may be asked for at several outcomes
         self._compiled: dict[bool, Callable[..., Any]] = {}
 
     def jets(
         self, y: Array, rows: NDArray[np.intp], chain: int, draws: slice, *, derivatives: bool
     ) -> Jet:
         """Jets (draws, p) of some draws at outcomes y, (p, d), of the observations rows, (p,)."""
+        times = _occurrences(rows)
+        if self.repeats or not times.any():
+            return self._jets(y, rows, chain, draws, derivatives)
+        parts = [
+            (some, self._jets(y[some], rows[some], chain, draws, derivatives))
+            for some in (np.flatnonzero(times == time) for time in range(times.max() + 1))
+        ]
+        order = np.argsort(np.concatenate([some for some, _ in parts]))
+        fields = zip(*((jet.logp, jet.grad, jet.curv) for _, jet in parts), strict=True)
+        return Jet(*(np.concatenate(each, axis=1)[:, order] for each in fields))
+
+    def _jets(
+        self, y: Array, rows: NDArray[np.intp], chain: int, draws: slice, derivatives: bool
+    ) -> Jet:
         import jax
 
         p = len(rows)
@@ -117,6 +134,21 @@ class Evaluator:
         return value, jnp.where(known, slope, jnp.nan), jnp.where(known, bend, jnp.nan)
 
 
+def _occurrences(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Count how often each value occurred before.
+
+    Examples
+    --------
+    >>> _occurrences(np.array([4, 1, 4, 4, 1])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(rows, kind="stable")
+    _, start, counts = np.unique(rows[order], return_index=True, return_counts=True)
+    times = np.empty_like(rows)
+    times[order] = np.arange(len(rows)) - np.repeat(start, counts)
+    return times
+
+
 def _padded(count: int) -> int:
     """Round up to a power of two."""
     return max(_FEWEST_OUTCOMES, 1 << (count - 1).bit_length())
@@ -129,6 +161,8 @@ class JaxSource(DensitySource):
     evaluator: Evaluator
     #: Makes the same posterior's source of other observations, from y and their data.
     elsewhere: Callable[[Any, Mapping[str, Any]], Source]
+    #: Names of the data that it takes there; None where these are not known.
+    names: frozenset[str] | None = field(default=None, kw_only=True)
     #: Random outcomes, if there is a way to draw them.
     sampler: Sampler | None = field(default=None, kw_only=True)
 
@@ -170,6 +204,10 @@ class JaxSource(DensitySource):
     @override
     def with_data(self, y: Any, /, **data: Any) -> Source:
         return self.elsewhere(y, data)
+
+    @override
+    def data_names(self) -> frozenset[str] | None:
+        return self.names
 
     @override
     def _tile(self, chain: int, draws: slice, obs: slice, *, derivatives: bool) -> Jet:

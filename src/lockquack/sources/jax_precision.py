@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
@@ -38,27 +38,44 @@ _LIBRARIES = ("jax", "numpyro", "numpy", "scipy")
 
 
 def own_arrays(value: Any) -> Any:
-    """Copy the numpy arrays that a container holds, or that a function uses from outside.
+    """Copy the arrays that a container holds, or that a function uses from outside, in double.
 
     JAX (0.10 and 0.12) remembers an array that it compiled into a function together with the
     precision that it had then, and fails on the same array in the other precision. So the arrays
     of the user's session must not be seen in float64.
     """
-    return _Copies().of(value)
+    with double_precision():
+        return with_arrays(value, _in_double)
+
+
+def _in_double(array: Any) -> Any:
+    import jax.numpy as jnp
+
+    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 8:
+        return array.astype(np.float64)
+    return array.copy() if isinstance(array, np.ndarray) else array
+
+
+def with_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Put other arrays in place of those that a container holds, or a function uses."""
+    return _Copies(change).of(value)
 
 
 class _Copies:
     """Copies of what has arrays inside; what has none stays the same object."""
 
-    def __init__(self) -> None:
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self.change = change  # of an array of numpy's or JAX's
         self.made: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
         """Copy anything that is known to have arrays inside."""
+        import jax
+
         if id(value) in self.made:
             return self.made[id(value)]
-        if isinstance(value, np.ndarray):
-            return value.copy()
+        if isinstance(value, np.ndarray | jax.Array):
+            return self.change(value)
         if type(value) in (list, tuple):
             parts = [self.of(part) for part in value]
             return type(value)(parts) if _differ(parts, value) else value

@@ -69,9 +69,9 @@ class Sampler:
         """
         import jax
 
-        n_rows = 1 << (rows.size - 1).bit_length()
+        n_rows, n_draws = (1 << (size - 1).bit_length() for size in (rows.size, draws.size))
         padded_rows = np.pad(rows, (0, n_rows - rows.size), mode="edge")
-        step = max(1, min(_MOST_DRAWS, _AT_ONCE // n_rows))
+        step = max(1, min(n_draws, _MOST_DRAWS, _AT_ONCE // n_rows))
         parts = []
         for start in range(0, draws.size, step):
             some = draws[start : start + step]

@@ -12,7 +12,7 @@ import xarray as xr
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, all_finite
 from lockquack.models.labels import from_pandas, labels_of, require_same_labels, string_dims
-from lockquack.models.observations import OBS_DIM, SAMPLE_DIMS, Observations
+from lockquack.models.observations import SAMPLE_DIMS, Observations
 from lockquack.numeric import as_numeric
 from lockquack.sources.parameter_reading import as_parameter, user_name
 from lockquack.sources.parameters import ArrayParameter, LinearPredictor, Parameter
@@ -31,7 +31,7 @@ def move_parameters(
     """
     given = dict(data)
     x, offset = given.pop("x", None), given.pop("offset", None)
-    regressions = [name for name, each in parameters.items() if isinstance(each, LinearPredictor)]
+    regressions = _regressions(parameters)
     _require_known(parameters, given, x, offset, regressions)
     moved: dict[str, Parameter] = {}
     for name, parameter in parameters.items():
@@ -48,6 +48,15 @@ def move_parameters(
                 f"the new ones: {name}=..."
             )
     return moved
+
+
+def names_of_data(parameters: Mapping[str, Parameter]) -> frozenset[str]:
+    """Names under which something about other observations can be given."""
+    return frozenset([*parameters, *(("x", "offset") if _regressions(parameters) else ())])
+
+
+def _regressions(parameters: Mapping[str, Parameter]) -> list[str]:
+    return [name for name, each in parameters.items() if isinstance(each, LinearPredictor)]
 
 
 def rows_of_parameter(given: Any, event_dims: int) -> set[int]:
@@ -105,9 +114,9 @@ def _regression(
                 "offset=..."
             )
         offset = 0.0
-    offset = from_pandas(offset, OBS_DIM, "component")
+    offset = from_pandas(offset, observations.dims[0], "component", named=False)
     if isinstance(offset, xr.DataArray):
-        require_same_labels("offset", labels_of(offset), {**observations.labels, **labels})
+        require_same_labels("offset", labels_of(offset), {**observations.index, **labels})
     known = np.asarray(as_numeric("offset", offset, ParameterError), np.float64)
     shape = (observations.n, *old.event)
     if known.shape == shape[:1] and old.event:
@@ -124,13 +133,13 @@ def _regression(
 def _covariates(
     title: str, old: LinearPredictor, x: Any, observations: Observations
 ) -> tuple[Array, dict[str, Any]]:
-    x = from_pandas(x, OBS_DIM, "covariate")
+    x = from_pandas(x, observations.dims[0], "covariate", named=False)
     labels = {}
     if isinstance(x, xr.DataArray):
         x = string_dims(x).transpose(..., *old.columns, missing_dims="ignore")
         _require_same_columns(title, old, x)
         labels = {dim: of for dim, of in labels_of(x).items() if dim == x.dims[0]}
-        require_same_labels("x", labels, observations.labels)
+        require_same_labels("x", labels, observations.index)
     X = np.asarray(as_numeric("x", x, ParameterError), np.float64)
     if X.ndim == 1:
         X = X[:, None]

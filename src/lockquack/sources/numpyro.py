@@ -2,59 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lockquack.errors import LockquackError, UnsupportedError
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import ShapeError, UnsupportedError
+from lockquack.families import Edge, find_family
 from lockquack.jets import Numeric
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
+from lockquack.models.observations import require_inside
 from lockquack.models.source import Source
+from lockquack.models.transformed import on_natural_scale
 from lockquack.sources.density import described
 from lockquack.sources.jax import sample_shape
 from lockquack.sources.jax_evaluation import Evaluator, JaxSource
 from lockquack.sources.jax_precision import own_arrays
 from lockquack.sources.jax_sampling import Sampler
-from lockquack.sources.numpyro_densities import SiteDistribution
+from lockquack.sources.numpyro_densities import OutcomeDensity
+from lockquack.sources.numpyro_dependence import find_coupling
+from lockquack.sources.numpyro_entries import Entries
+from lockquack.sources.numpyro_new_data import (
+    does_not_run,
+    name_of,
+    require_arguments,
+    require_draws,
+    require_same_length,
+    require_seen_groups,
+)
 from lockquack.sources.numpyro_outcomes import (
-    changed,
+    Outcome,
+    Part,
     is_same,
     observations,
     read_outcome,
-    require_same_mask,
+    require_same,
 )
-from lockquack.sources.numpyro_samples import (
-    Draws,
-    float64,
-    read_log_likelihood,
-    read_samples,
-    require_fitting,
-)
-from lockquack.sources.numpyro_sites import (
-    Draw,
-    Program,
-    Site,
-    find_site,
-    has_others,
-    look,
-    others,
-    run,
-    unwrapped,
-)
+from lockquack.sources.numpyro_samples import Draws, float64, read_log_likelihood, read_samples
+from lockquack.sources.numpyro_sites import Draw, Program, Site, find_sites, look
 
 _BOUNDED_VECTOR = "the components of its outcomes are bounded, and its density may not vanish there"
 _WITH_ATOMS = ("Censored", "Hurdle", "Delta")
 
 
+@own_arithmetic
 def from_numpyro(
     model: Program,
     samples: Any,
     *,
     model_kwargs: Mapping[str, Any] | None = None,
-    site: str | None = None,
+    site: str | Sequence[str] | None = None,
+    transform: str | None = None,
+    weights: Any = None,
 ) -> Model:
     r"""Take a model from a NumPyro model and draws from its posterior.
 
@@ -82,6 +84,11 @@ def from_numpyro(
         All arguments of the model by name, the outcomes among them.
     site
         The observed site, if there are several.
+    transform
+        ``"log"`` or another name of :func:`from_family` if the values of the site are that
+        function of the outcome, as in ``obs=jnp.log(y)``; see :func:`from_pymc`.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`.
 
     Returns
     -------
@@ -106,13 +113,27 @@ def from_numpyro(
     kwargs = float64(model_kwargs or {})
     model = own_arrays(model)
     draws, sites = read_samples(model, samples, kwargs)
-    chosen = find_site(sites, site)
-    y = np.asarray(chosen.value)
-    arguments = tuple(key for key, value in kwargs.items() if is_same(value, y))
-    fitted = _Fitted(model, draws, chosen.name, arguments)
-    _require_alone(fitted, kwargs, y)
-    stored = read_log_likelihood(samples, chosen.name)
-    return Model(_build(fitted, kwargs, chosen, y, stored=stored))
+    chosen = find_sites(sites, site)
+    outcome = read_outcome(chosen)
+    fitted = _Fitted(model, draws, tuple(each.name for each in chosen), _holding(kwargs, outcome))
+    stored = read_log_likelihood(samples, chosen[0].name) if len(chosen) == 1 else None
+    source = fitted.source(kwargs, chosen, outcome, stored=stored)
+    if len(chosen) == 1:
+        source = source.named(chosen[0].name)
+    return Model(on_natural_scale(source, transform)).with_weights(weights)
+
+
+def _holding(kwargs: Mapping[str, Any], outcome: Outcome) -> dict[str, Part | None]:
+    """Find the arguments that hold the outcomes: all of them, or those of one site."""
+    parts = [None, *(outcome.parts if len(outcome.parts) > 1 else ())]
+    whole = outcome.rows.reshape(*outcome.grid, *outcome.rows.shape[1:])
+    values = [whole if part is None else outcome.at_site(part, outcome.rows) for part in parts]
+    return {
+        name: part
+        for name, given in kwargs.items()
+        for part, y in zip(parts, values, strict=True)
+        if is_same(given, y)
+    }
 
 
 @dataclass(frozen=True)
@@ -121,74 +142,121 @@ class _Fitted:
 
     model: Program
     draws: Draws  # of the latent sites, (chain, draw, ...)
-    site: str
-    arguments: tuple[str, ...]  # those that hold the outcomes
+    sites: tuple[str, ...]
+    #: Arguments that hold the outcomes, all (None) or those of one site.
+    arguments: Mapping[str, Part | None]
 
     def draw(self, chain: int, draw: int) -> Draw:
         return {name: draws[chain, draw] for name, draws in self.draws.items()}
 
-    def elsewhere(self, kwargs: Mapping[str, Any], y: Any, changed: Mapping[str, Any]) -> Source:
-        """Predict other outcomes: changed arguments replace the old ones."""
-        both = {**kwargs, **float64(dict.fromkeys(self.arguments, np.asarray(y)) | dict(changed))}
+    def elsewhere(
+        self, kwargs: Mapping[str, Any], n: int, y: Any, changed: Mapping[str, Any]
+    ) -> Source:
+        """Predict other outcomes: changed arguments replace the old ones of n observations."""
+        require_arguments(self.model, changed)
+        values = np.asarray(y)
+        require_same_length(self.model, values, changed, kwargs, n)
+        outcomes = {
+            name: values if part is None or part.columns is None else _column(values, part)
+            for name, part in self.arguments.items()
+        }
+        both = {**kwargs, **float64(outcomes | dict(changed))}
+        first = self.draw(0, 0)
         try:
-            sites = look(self.model, self.draw(0, 0), both)
+            found = look(self.model, first, both)
         except Exception as error:
-            raise LockquackError(
-                f"The model does not run with the arguments {list(changed)} changed: {error}. "
-                "Change all arguments that belong to the new outcomes. Where each observation, or "
-                "each new group, has a latent value of its own, there are no draws of it."
+            raise does_not_run(
+                self.model, error, values, {**outcomes, **changed}, kwargs, n
             ) from error
-        require_fitting(sites, self.draw(0, 0))
-        if self.site not in sites:
+        require_draws(self.model, found, first)
+        missing = [name for name in self.sites if name not in found]
+        if missing:
             raise UnsupportedError(
-                f"With the arguments {list(changed)} changed the model has no site {self.site!r}."
+                f"With the arguments {list(changed)} changed the model {name_of(self.model)!r} has "
+                f"no site {missing[0]!r}."
             )
-        return _build(self, both, sites[self.site], y)
+        require_seen_groups(self.model, first, kwargs, both, list(changed))
+        sites = tuple(found[name] for name in self.sites)
+        try:
+            outcome = read_outcome(sites, values)
+        except ShapeError as error:
+            raise does_not_run(
+                self.model, error, values, {**outcomes, **changed}, kwargs, n
+            ) from error
+        return self.source(both, sites, outcome, y)
+
+    def source(
+        self,
+        kwargs: Mapping[str, Any],
+        sites: Sequence[Site],
+        outcome: Outcome,
+        y: Any = None,
+        stored: Any = None,
+    ) -> Source:
+        """Make the source of the outcomes at some sites, labelled as ``y`` is."""
+        first, last = self.draw(0, 0), self.draw(-1, -1)
+        at_last = look(self.model, last, kwargs)
+        require_same(outcome, read_outcome([at_last[site.name] for site in sites], y))
+        entries = Entries(self.model, kwargs, outcome)
+        density = OutcomeDensity(entries, find_coupling(entries, first)).tried([first, last])
+        n_chains, n_draws = sample_shape(self.draws)
+        discrete = [site.discrete for site in sites]
+        source = JaxSource(
+            observations(y, outcome, sites),
+            n_chains=n_chains,
+            n_draws=n_draws,
+            likelihood=Likelihood(
+                _title(sites),
+                discrete=all(discrete),
+                given_earlier=density.coupling.earlier,
+                not_scored=density.coupling.not_scored,
+            ),
+            evaluator=Evaluator(
+                density.density, self.draws, outcome.d, repeats=density.allows_repeats
+            ),
+            elsewhere=lambda y, changed: self.elsewhere(kwargs, len(outcome.rows), y, changed),
+            has_atoms=any(part.startswith(_WITH_ATOMS) for site in sites for part in site.parts)
+            or any(discrete) != all(discrete),
+            sampler=Sampler(density.random, self.draws, outcome.d),
+            stored=stored if outcome.mask.all() else None,
+        )
+        return _described(source, sites, outcome)
 
 
-def _require_alone(fitted: _Fitted, kwargs: Mapping[str, Any], y: Numeric) -> None:
-    """Refuse a model in which a factor, or the distribution of another outcome, depends on y."""
-    draw = fitted.draw(0, 0)
-    if not fitted.arguments or not has_others(fitted.model, draw, kwargs, fitted.site):
-        return
-    moved = {**kwargs, **dict.fromkeys(fitted.arguments, changed(y))}
-    before, after = (others(run(fitted.model, draw, each), fitted.site) for each in (kwargs, moved))
-    for name, numbers in before.items():
-        if not all(map(np.array_equal, numbers, after.get(name, ()))):
-            raise UnsupportedError(
-                f"{name!r} depends on the outcomes at the site {fitted.site!r}, so the density of "
-                "an outcome is not that of this site alone. Write all that involves the outcome as "
-                "one distribution, or use lq.from_jax."
-            )
+def _column(y: Numeric, part: Part) -> Numeric:
+    """Take the components of a site out of all."""
+    own = y[..., part.columns]
+    return own[..., 0] if part.is_scalar else own
 
 
-def _build(
-    fitted: _Fitted, kwargs: Mapping[str, Any], site: Site, y: Any, stored: Any = None
-) -> Source:
-    outcome = read_outcome(site, np.asarray(y))
-    if site.masks:
-        last = look(fitted.model, fitted.draw(-1, -1), kwargs)[site.name]
-        require_same_mask(outcome, read_outcome(last, outcome.values))
+def _title(sites: Sequence[Site]) -> str:
+    """Name the likelihood after those of the sites."""
+    return " and ".join(dict.fromkeys(site.likelihood for site in sites))
 
-    def distribution(theta: Draw) -> Any:
-        return unwrapped(run(fitted.model, theta, kwargs)[site.name]["fn"])
 
-    of_site = SiteDistribution(distribution, outcome).tried(
-        [fitted.draw(0, 0), fitted.draw(-1, -1)]
-    )
-    n_chains, n_draws = sample_shape(fitted.draws)
-    source = JaxSource(
-        observations(y, outcome, site),
-        n_chains=n_chains,
-        n_draws=n_draws,
-        likelihood=Likelihood(site.likelihood, discrete=site.discrete),
-        evaluator=Evaluator(of_site.density, fitted.draws, outcome.d),
-        elsewhere=lambda y, changed: fitted.elsewhere(kwargs, y, changed),
-        has_atoms=any(part.startswith(_WITH_ATOMS) for part in site.parts),
-        sampler=Sampler(of_site.random, fitted.draws, outcome.d),
-        stored=stored if outcome.mask.all() else None,
-    )
-    if outcome.d is None or site.discrete or site.real:
-        return described(source, site.likelihood, site.parts)
-    likelihood = Likelihood(site.likelihood, not_smooth=_BOUNDED_VECTOR)
+def _described(source: JaxSource, sites: Sequence[Site], outcome: Outcome) -> JaxSource:
+    """Say where the density ends, and what is wrong with it."""
+    alike = len({site.likelihood for site in sites}) == 1
+    if alike or outcome.beside:
+        name, parts = source.likelihood.description, sites[0].parts
+    else:  # edges are those of all; what is wrong with one is wrong with the whole
+        name, parts = "Mixture", tuple(part for site in sites for part in site.parts)
+    for family in filter(None, map(find_family, parts)):
+        if family.slack and outcome.d is None:
+            values, advice = source.observations.values, family.outside_advice
+            require_inside(name, values, family.outcomes, source.observations, advice)
+    source = described(source, name, parts)
+    likelihood = replace(source.likelihood, description=_title(sites))
+    counts = [site.name for site in sites if site.discrete]
+    if counts and len(counts) < len(sites):
+        why = f"its outcomes at the site {counts[0]!r} are discrete"
+        likelihood = replace(likelihood, discrete=False, edges=(), not_smooth=why)
+    elif outcome.d is not None and not counts and not all(s.without_edges for s in sites):
+        likelihood = replace(likelihood, not_smooth=likelihood.not_smooth or _BOUNDED_VECTOR)
+    elif counts and outcome.d is None:
+        # By name alone, NumPyro's geometric would begin at 1, where others do.
+        ends = [site.ends for site in sites if site.ends is not None]
+        low, high = (min(e[0] for e in ends), max(e[1] for e in ends)) if ends else (0.0, 0.0)
+        edges = (Edge(low, 0.0), Edge(high, 0.0)) if len(ends) == len(sites) else ()
+        likelihood = replace(likelihood, edges=edges)
     return replace(source, likelihood=likelihood)

@@ -1,8 +1,10 @@
-"""The outcomes at an observed site of a NumPyro model."""
+"""The outcomes at the observed sites of a NumPyro model."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,48 +24,187 @@ from lockquack.sources.numpyro_sites import Site
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcomes at an observed site."""
+class Part:
+    """Which of the outcomes are those at one site."""
 
-    values: Numeric  # as the model has them
+    site: str
+    shape: tuple[int, ...]  # that they have there
+    dtype: Any  # in which the distribution takes them
+    rows: slice  # of the observations
+    columns: slice | None  # of the components; None: all
+    is_scalar: bool  # whether an outcome is a number there
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcomes at a site, or at several.
+
+    Those at several sites are components of one outcome, or follow each other.
+    """
+
+    rows: Numeric  # all of them, flattened: (n,) or (n, d)
     grid: tuple[int, ...]  # the shape of the observations
     d: int | None  # components of one outcome, None: it is a scalar
-    mask: NDArray[np.bool_]  # (grid), False: not observed
-    dtype: Any  # in which the distribution takes them
+    mask: NDArray[np.bool_]  # (n,), False: not observed
+    parts: tuple[Part, ...]
 
     @property
     def kept(self) -> NDArray[np.intp]:
-        """Positions of what is observed in the flattened grid."""
+        """Positions of what is observed."""
         return np.flatnonzero(self.mask)
 
     @property
-    def rows(self) -> Numeric:
-        """All outcomes, flattened: (n,) or (n, d)."""
-        return self.values.reshape(-1) if self.d is None else self.values.reshape(-1, self.d)
+    def beside(self) -> bool:
+        """Whether the sites are components of one outcome."""
+        return self.parts[0].columns is not None
+
+    def at_site(self, part: Part, rows: Any) -> Any:
+        """Take the outcomes of a site out of all, as the model has them."""
+        some = rows[part.rows]
+        return (some if part.columns is None else some[:, part.columns]).reshape(part.shape)
+
+    def at_sites(self, rows: Any) -> dict[str, Any]:
+        """Take the outcomes of all sites out of all, as their distributions want them."""
+        return {part.site: self.at_site(part, rows).astype(part.dtype) for part in self.parts}
 
 
-def read_outcome(site: Site, y: Numeric) -> Outcome:
-    """Find out which axes of the outcomes are observations, and which of these were made."""
+def read_outcome(sites: Sequence[Site], y: Any = None) -> Outcome:
+    """Find out which axes of the outcomes are observations, and which of these were made.
+
+    Without ``y``, the outcomes are those at the sites.
+    """
+    for site in sites:
+        _require_whole(site)
+    if len(sites) == 1:
+        (site,) = sites
+        values = np.asarray(site.value if y is None else y)
+        grid = _grid(site, values)
+        d = values.shape[-1] if site.event_shape else None
+        part = Part(site.name, values.shape, _dtype(site, values), slice(None), None, d is None)
+        return _masked(Outcome(_flat(values, d), grid, d, np.empty(0, bool), (part,)), sites)
+    each = [np.asarray(site.value) for site in sites]
+    leads = [
+        at.shape[: at.ndim - len(site.event_shape)] for site, at in zip(sites, each, strict=True)
+    ]
+    if leads[0] and len(set(leads)) == 1 and _plates_agree(sites):
+        return _masked(_side_by_side(sites, each, leads[0], y), sites)
+    return _masked(_one_after_the_other(sites, each, leads, y), sites)
+
+
+def _side_by_side(
+    sites: Sequence[Site], values: Sequence[Numeric], grid: tuple[int, ...], y: Any
+) -> Outcome:
+    """Make the outcomes of several sites the components of one."""
+    widths = [
+        at.shape[-1] if site.event_shape else 1 for site, at in zip(sites, values, strict=True)
+    ]
+    ends = np.cumsum([0, *widths]).tolist()
+    n = int(np.prod(grid))
+    rows = np.concatenate([at.reshape(n, -1) for at in values], axis=1)
+    if y is not None:
+        rows = np.asarray(y)
+        if rows.ndim < 2 or rows.shape[-1] != ends[-1] or rows.size != n * ends[-1]:
+            raise ShapeError(
+                f"The outcomes at the sites {_listed(sites)} are vectors of {ends[-1]} components, "
+                f"of shape {(*grid, ends[-1])} with these arguments; got {rows.shape}."
+            )
+        rows = rows.reshape(n, -1)
+    parts = tuple(
+        Part(
+            site.name,
+            at.shape,
+            _dtype(site, at),
+            slice(None),
+            slice(start, stop),
+            not site.event_shape,
+        )
+        for site, at, (start, stop) in zip(sites, values, pairwise(ends), strict=True)
+    )
+    return Outcome(rows, grid, ends[-1], np.empty(0, bool), parts)
+
+
+def _one_after_the_other(
+    sites: Sequence[Site], values: Sequence[Numeric], leads: Sequence[tuple[int, ...]], y: Any
+) -> Outcome:
+    """Let the observations of several sites follow each other; a site may have a single one."""
+    if len({site.event_shape for site in sites}) > 1 or len(sites[0].event_shape) > 1:
+        shapes = ", ".join(
+            f"{site.name}: {at.shape}" for site, at in zip(sites, values, strict=True)
+        )
+        raise ShapeError(
+            f"The outcomes at the sites {_listed(sites)} have different shapes ({shapes}). Sites "
+            "in the same plates are components of one outcome; others follow each other, and then "
+            "each outcome must be a number, or a vector of the same length."
+        )
+    d = sites[0].event_shape[0] if sites[0].event_shape else None
+    ends = np.cumsum([0, *(int(np.prod(lead)) for lead in leads)]).tolist()
+    rows = np.concatenate([_flat(at, d) for at in values])
+    if y is not None:
+        if np.shape(y) != rows.shape:
+            raise ShapeError(
+                f"The sites {_listed(sites)} have outcomes of shape {rows.shape} with these "
+                f"arguments; got {np.shape(y)}."
+            )
+        rows = np.asarray(y)
+    parts = tuple(
+        Part(site.name, at.shape, _dtype(site, at), slice(start, stop), None, d is None)
+        for site, at, (start, stop) in zip(sites, values, pairwise(ends), strict=True)
+    )
+    return Outcome(rows, (len(rows),), d, np.empty(0, bool), parts)
+
+
+def _masked(outcome: Outcome, sites: Sequence[Site]) -> Outcome:
+    """Find out which outcomes are observed: of components that are side by side, all or none."""
+    masks = []
+    for site, part in zip(sites, outcome.parts, strict=True):
+        lead = part.shape[: len(part.shape) - len(site.event_shape)]
+        mask = np.ones(lead, dtype=np.bool_)
+        for each in site.masks:
+            mask &= np.broadcast_to(np.asarray(each), lead)
+        masks.append(mask.reshape(-1))
+    if outcome.beside and not all(np.array_equal(mask, masks[0]) for mask in masks):
+        raise UnsupportedError(
+            f"The sites {_listed(sites)} have different masks. Leave out the observations of "
+            "which not all outcomes are known, by masking all sites alike."
+        )
+    together = masks[0] if outcome.beside else np.concatenate(masks)
+    if not together.any():
+        raise UnsupportedError(f"All outcomes of the site {_listed(sites)} are masked.")
+    return Outcome(outcome.rows, outcome.grid, outcome.d, together, outcome.parts)
+
+
+def _require_whole(site: Site) -> None:
+    """Refuse observations that count more or less than once, and incomplete ones."""
     if site.scale is not None and not np.all(np.asarray(site.scale) == 1):
         raise UnsupportedError(
             f"The site {site.name!r} is scaled (handlers.scale): its observations count more or "
             "less than once, and leaving one out is not what leave-one-out formulas assume. Give "
             "the densities by lq.from_arrays with held-out scores instead."
         )
-    grid = _grid(site, y)
     if not np.all([np.all(mask) for mask in site.inner_masks]):
         raise UnsupportedError(
             f"The site {site.name!r} has masked components of outcomes. Leave out the outcomes "
             "that are not complete, by masking them as a whole."
         )
-    mask = np.ones(grid, dtype=np.bool_)
-    for part in site.masks:
-        mask &= np.broadcast_to(np.asarray(part), grid)
-    if not mask.any():
-        raise UnsupportedError(f"All outcomes of the site {site.name!r} are masked.")
-    integer = y.dtype if y.dtype.kind in "biu" else np.int64
-    d = y.shape[-1] if site.event_shape else None
-    return Outcome(y, grid, d, mask, integer if site.discrete else np.float64)
+
+
+def _plates_agree(sites: Sequence[Site]) -> bool:
+    """Whether sites of the same shape are in the same plates, as far as they are in any."""
+    return len({tuple(sorted(site.plates.items())) for site in sites if site.plates}) < 2
+
+
+def _dtype(site: Site, y: Numeric) -> Any:
+    if not site.discrete:
+        return np.float64
+    return y.dtype if y.dtype.kind in "biu" else np.int64
+
+
+def _flat(y: Numeric, d: int | None) -> Numeric:
+    return y.reshape(-1) if d is None else y.reshape(-1, d)
+
+
+def _listed(sites: Sequence[Site]) -> str:
+    return ", ".join(repr(site.name) for site in sites)
 
 
 def _grid(site: Site, y: Numeric) -> tuple[int, ...]:
@@ -99,8 +240,15 @@ def _broadcasts_to(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
         return False
 
 
-def require_same_mask(first: Outcome, last: Outcome) -> None:
-    """Refuse a mask that is not the same in all draws."""
+def require_same(first: Outcome, last: Outcome) -> None:
+    """Refuse outcomes, or a mask of them, that are not the same in all draws."""
+    if not np.array_equal(first.rows, last.rows, equal_nan=True):
+        raise UnsupportedError(
+            "What is observed at the site "
+            f"{', '.join(repr(part.site) for part in first.parts)} is not the same in all draws: "
+            "the values depend on the draws, so they are no outcomes. Observe what was measured; "
+            "of covariates that are imputed, observe the known ones at a site of their own."
+        )
     if not np.array_equal(first.mask, last.mask):
         raise UnsupportedError(
             "The mask of the outcomes differs between draws. Only what is never observed can be "
@@ -108,30 +256,42 @@ def require_same_mask(first: Outcome, last: Outcome) -> None:
         )
 
 
-def observations(y: Any, outcome: Outcome, site: Site) -> Observations:
+def observations(y: Any, outcome: Outcome, sites: Sequence[Site]) -> Observations:
     """Label the observations: by position where some are masked, by plates on a grid."""
     if not outcome.mask.all():
         dims = [OBS_DIM, COMPONENT_DIM][: 1 if outcome.d is None else 2]
-        kept = xr.DataArray(outcome.rows[outcome.kept], dims=dims, coords={OBS_DIM: outcome.kept})
-        return as_observations(kept)
+        coords = {OBS_DIM: outcome.kept, **_components(outcome)}
+        return as_observations(xr.DataArray(outcome.rows[outcome.kept], dims=dims, coords=coords))
     if isinstance(y, xr.DataArray):
         return as_observations(y, None if outcome.d is None else y.dims[-1])
-    if len(outcome.grid) == 1:
-        return as_observations(y)
+    if len(outcome.grid) == 1 and not outcome.beside:
+        return as_observations(outcome.rows if y is None else y)
+    site = sites[0]
     names = [site.plates.get(axis - len(outcome.grid)) for axis in range(len(outcome.grid))]
     dims = [
         f"{site.name}_dim_{axis}" if name is None or name in RESERVED_DIMS else name
         for axis, name in enumerate(names)
     ]
+    if len(dims) == 1:
+        dims = [OBS_DIM]
     component = [] if outcome.d is None else [COMPONENT_DIM]
-    return as_observations(xr.DataArray(outcome.values, dims=[*dims, *component]))
+    values = outcome.rows.reshape(*outcome.grid, *outcome.rows.shape[1:])
+    return as_observations(
+        xr.DataArray(values, dims=[*dims, *component], coords=_components(outcome))
+    )
 
 
-def changed(y: Numeric) -> Numeric:
-    """Return other outcomes that are as possible: slightly larger, or whole numbers moved on."""
-    if y.dtype.kind in "biu":
-        return np.roll(y, 1)
-    return y * (1 + 1e-3) + 1e-3 * float(np.nanstd(y))
+def _components(outcome: Outcome) -> dict[str, list[str]]:
+    """Name components after their sites."""
+    if not outcome.beside:
+        return {}
+    widths = [part.columns.stop - part.columns.start for part in outcome.parts if part.columns]
+    names = [
+        part.site if width == 1 else f"{part.site}[{j}]"
+        for part, width in zip(outcome.parts, widths, strict=True)
+        for j in range(width)
+    ]
+    return {COMPONENT_DIM: names}
 
 
 def is_same(value: Any, y: Numeric) -> bool:

@@ -12,7 +12,7 @@ from lockquack.errors import LockquackError, ParameterError, ShapeError, Unsuppo
 from lockquack.jets import Numeric
 from lockquack.models.containers import stored_log_likelihood
 from lockquack.sources.jax import read_draws
-from lockquack.sources.jax_precision import double_precision, own_arrays
+from lockquack.sources.jax_precision import own_arrays
 from lockquack.sources.numpyro_sites import Draw, Program, Sites, look
 from lockquack.sources.parameters import samples_first
 
@@ -24,14 +24,7 @@ def float64(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Copy arrays, real ones in double: nothing that a model computes from them is single."""
     import jax
 
-    def read(value: Any) -> Any:
-        if not isinstance(value, np.ndarray | jax.Array):
-            return value
-        single = value.dtype.kind == "f" and value.dtype.itemsize < 8
-        return value.astype(np.float64) if single else value
-
-    with double_precision():
-        return {name: jax.tree.map(read, own_arrays(value)) for name, value in kwargs.items()}
+    return {name: jax.tree.map(own_arrays, value) for name, value in kwargs.items()}
 
 
 def read_samples(model: Program, samples: Any, kwargs: Mapping[str, Any]) -> tuple[Draws, Sites]:
@@ -105,7 +98,8 @@ def _as_dict(samples: Any) -> tuple[dict[str, Numeric], tuple[bool, ...]]:
         samples = samples.get_samples(group_by_chain=True)
     elif not may_be_flat:
         samples = _posterior(samples)
-    draws = {str(name): np.asarray(values) for name, values in samples.items()}
+    # Beside arguments in double, single draws would make carries of loops change their type.
+    draws = {str(name): own_arrays(np.asarray(values)) for name, values in samples.items()}
     leading = {values.shape[:2] for values in draws.values()}
     if len(leading) == 1 and len(next(iter(leading))) == 2:
         return draws, (True, False) if may_be_flat else (True,)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
-from lockquack.errors import UnsupportedError
+import numpy as np
+
+from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.numeric import and_more
 from lockquack.sources.jax_precision import double_precision
 
 Program = Callable[..., Any]
@@ -34,10 +39,14 @@ class Site:
     likelihood: str = ""
     parts: tuple[str, ...] = ()
     discrete: bool = False
-    #: Whether each component of an outcome may be any number.
-    real: bool = False
+    #: First and last of discrete outcomes that are numbers, where that is known.
+    ends: tuple[float, float] | None = None
+    #: Whether each component of an outcome may be any number, or any angle.
+    without_edges: bool = False
     #: Whether its event was put together from independent numbers.
     independent: bool = False
+    #: Whether it only records a value, as ``Delta`` does.
+    is_record: bool = False
 
     @classmethod
     def of(cls, name: str, site: Mapping[str, Any]) -> Site:
@@ -63,8 +72,10 @@ class Site:
             likelihood=likelihood,
             parts=parts,
             discrete=_is_discrete(fn),
-            real=_is_real(fn),
+            ends=_first_and_last(fn),
+            without_edges=_is_without_edges(fn),
             independent=isinstance(unwrapped(fn), Independent),
+            is_record=is_record(fn),
         )
 
     @property
@@ -79,13 +90,26 @@ class Site:
 Sites = Mapping[str, Site]
 
 
-def run(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Trace the model with one draw in place of its latent sites, in float64."""
+def run(
+    model: Program,
+    draw: Draw,
+    kwargs: Mapping[str, Any],
+    observed: Mapping[str, Any] | None = None,
+) -> Mapping[str, Any]:
+    """Trace the model with one draw in place of its latent sites, in float64.
+
+    Sites may be given other outcomes than those that the model was told.
+    """
+    import jax
     from numpyro import handlers
 
     with double_precision():
-        substituted = handlers.substitute(handlers.seed(model, 0), data=dict(draw))
-        return handlers.trace(substituted).get_trace(**kwargs)
+        # Loops take values out of arrays by an index that is not known, which numpy's refuse.
+        latent = jax.tree.map(jax.numpy.asarray, dict(draw))
+        given = handlers.substitute(handlers.seed(model, 0), data=latent)
+        if observed:
+            given = handlers.condition(given, data=dict(observed))
+        return handlers.trace(given).get_trace(**kwargs)
 
 
 def look(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> Sites:
@@ -122,43 +146,73 @@ def _sites(trace: Mapping[str, Any]) -> dict[str, Site]:
     return found
 
 
-def has_others(model: Program, draw: Draw, kwargs: Mapping[str, Any], site: str) -> bool:
-    """Whether there are factors, or other observed sites; nothing is computed to find out."""
-    import jax
-
-    found: list[str] = []
-    with double_precision():
-        jax.eval_shape(
-            lambda draw: found.extend(others(run(model, draw, kwargs), site)), dict(draw)
-        )
-    return bool(found)
-
-
-def others(trace: Mapping[str, Any], site: str) -> dict[str, list[Any]]:
+def others(trace: Mapping[str, Any], chosen: Container[str]) -> dict[str, list[Any]]:
     """Find the arrays that factors, and the distributions of other observed sites, consist of."""
     import jax
 
     return {
-        name: jax.tree.leaves(each["fn"])
-        for name, each in trace.items()
-        if each["type"] == "sample" and each["is_observed"] and name != site
+        name: jax.tree.leaves(unwrapped(fn).log_density if is_record(fn) else fn)
+        for name, fn in ((name, each["fn"]) for name, each in trace.items() if _is_observed(each))
+        if name not in chosen
     }
 
 
-def find_site(sites: Sites, wanted: str | None) -> Site:
-    """Find the observed site, or the one of several that is wanted."""
-    observed = [name for name, site in sites.items() if site.observed]
-    # An outcome with obs_mask= is split in two by NumPyro.
-    for name in (wanted, f"{wanted}_observed"):
-        if name in observed:
-            return sites[str(name)]
-    if wanted is None and len(observed) == 1:
-        return sites[observed[0]]
-    got = "" if wanted is None else f"; {wanted!r} is none of them"
-    raise UnsupportedError(
-        f"The model has the observed site(s) {', '.join(map(repr, observed))}{got}. Say which one "
-        "is the outcome by site=."
-    )
+def _is_observed(site: Mapping[str, Any]) -> bool:
+    return site["type"] == "sample" and bool(site["is_observed"])
+
+
+def is_record(fn: Any) -> bool:
+    """Whether a site only records a value, at which its distribution is a point mass."""
+    from numpyro.distributions import Delta
+
+    return isinstance(unwrapped(fn), Delta)
+
+
+def is_factor(site: Mapping[str, Any]) -> bool:
+    """Whether ``numpyro.factor`` made the site."""
+    from numpyro.distributions import Unit
+
+    return site["type"] == "sample" and isinstance(unwrapped(site["fn"]), Unit)
+
+
+def find_sites(sites: Sites, wanted: str | Sequence[str] | None) -> tuple[Site, ...]:
+    """Find the observed sites that are wanted, by name or pattern, or the only one."""
+    observed = {name: site for name, site in sites.items() if site.observed}
+    if wanted is None:
+        outcomes = [site for site in observed.values() if not site.is_record]
+        if len(outcomes) == 1:
+            return tuple(outcomes)
+        if not outcomes:
+            raise UnsupportedError(
+                f"The observed site(s) {', '.join(map(repr, observed))} have point masses (Delta), "
+                "which say no more about an outcome than that it is so."
+            )
+        raise _which_site(list(observed), "")
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    if not names:
+        raise ParameterError("site= must name a site; got an empty list.")
+    chosen: dict[str, Site] = {}
+    for name in names:
+        # An outcome with obs_mask= is split in two by NumPyro.
+        found = [each for each in (name, f"{name}_observed") if each in observed][:1]
+        found = found or [each for each in observed if fnmatchcase(each, str(name))]
+        if not found:
+            raise _which_site(list(observed), f"; {name!r} is none of them")
+        chosen |= {each: observed[each] for each in found}
+    return tuple(chosen.values())
+
+
+def _which_site(observed: Sequence[str], got: str) -> UnsupportedError:
+    stems = {re.sub(r"\d+$", "*", name) for name in observed}
+    if len(observed) > 1 and len(stems) == 1:
+        remedy = f"If each is one observation, say site={stems.pop()!r}, or list them in order."
+    else:
+        remedy = (
+            "Say which one is the outcome by site=; several are scored together by a list, "
+            f"site={list(observed[:2])}."
+        )
+    listed = ", ".join(map(repr, observed[:8])) + and_more(max(len(observed) - 8, 0))
+    return UnsupportedError(f"The model has the observed site(s) {listed}{got}. {remedy}")
 
 
 def layers(fn: Any) -> Iterator[Any]:
@@ -235,10 +289,29 @@ def _is_discrete(fn: Any) -> bool:
         return False
 
 
-def _is_real(fn: Any) -> bool:
+def _is_without_edges(fn: Any) -> bool:
     from numpyro.distributions import constraints
 
     support = fn.support
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
-    return support is constraints.real
+    return support is constraints.real or support is constraints.circular
+
+
+def _first_and_last(fn: Any) -> tuple[float, float] | None:
+    """Smallest and largest of the whole numbers that are possible; infinity where it varies."""
+    from jax.core import Tracer
+    from numpyro.distributions import constraints
+
+    if not _is_discrete(fn) or fn.event_shape:
+        return None
+    support = fn.support
+    if support is constraints.boolean:
+        return 0.0, 1.0
+
+    def bound(name: str, choose: Callable[[Any], Any], otherwise: float) -> float:
+        value = getattr(support, name, otherwise)
+        return otherwise if isinstance(value, Tracer) else float(choose(np.asarray(value)))
+
+    low = bound("lower_bound", np.min, np.nan)
+    return None if np.isnan(low) else (low, bound("upper_bound", np.max, np.inf))

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lockquack.arithmetic import LARGEST
 from lockquack.errors import ParameterError
-from lockquack.jets import Array, all_finite
+from lockquack.jets import Array
 from lockquack.models.labels import (
     from_pandas,
     labels_of,
@@ -18,8 +19,8 @@ from lockquack.models.labels import (
     require_same_order,
     string_dims,
 )
-from lockquack.models.observations import OBS_DIM, SAMPLE_DIMS, Observations
-from lockquack.numeric import as_numeric
+from lockquack.models.observations import SAMPLE_DIMS, Observations
+from lockquack.numeric import all_within, as_numeric
 from lockquack.sources.parameters import (
     ArrayParameter,
     LinearPredictor,
@@ -54,7 +55,7 @@ def as_parameter(name: str, given: Any, observations: Observations, event: Shape
     if isinstance(given, LinearPredictor):
         return _fitting(title, given, observations, event)
     if isinstance(given, pd.Series):
-        given = from_pandas(given, OBS_DIM, "")
+        given = from_pandas(given, observations.dims[0], "", named=False)
     values = np.asarray(as_numeric(f"Parameter {title!r}", given, ParameterError), np.float64)
     if isinstance(given, xr.DataArray):
         return _from_dataarray(title, given.copy(data=values), observations, event)
@@ -70,11 +71,17 @@ def require_domain(
     """
     if not isinstance(parameter, ArrayParameter):
         return
-    values = parameter.values
-    if not all_finite(values):
-        raise _outside("finite", ~np.isfinite(values), name, parameter, observations)
+    values, limit = parameter.values, LARGEST["parameter"]
+    if not all_within(values, limit):
+        if not np.isfinite(values).all():
+            raise _outside("finite", ~np.isfinite(values), name, parameter, observations)
+        at_most = f"at most {limit:g} in size"
+        raise _outside(at_most, np.abs(values) > limit, name, parameter, observations)
     if positive and values.min() <= 0:
         raise _outside("positive", values <= 0, name, parameter, observations)
+    if positive and values.min() < 1 / limit:
+        at_least = f"at least {1 / limit:g}"
+        raise _outside(at_least, values < 1 / limit, name, parameter, observations)
 
 
 def _outside(
@@ -112,8 +119,22 @@ def _fitting(
             f"parameter of outcomes of {observations.d} component(s) needs "
             f"{(chain, draw, p, *event)}."
         )
-    require_same_labels(f"The X of {title}", given.labels, observations.labels)
+    _require_same_rows(f"the X of {title}", given, observations)
     return given
+
+
+def _require_same_rows(name: str, given: LinearPredictor, observations: Observations) -> None:
+    """Compare the rows of X with the observations."""
+    if len(observations.dims) > 1:
+        require_same_labels(name, given.labels, observations.index)
+        return
+    (dim,) = observations.dims
+    theirs = observations.index.get(dim)
+    for own, labels in given.labels.items():
+        if given.of_table or own == dim:
+            require_same_labels(name, {dim: labels}, observations.index)
+        elif theirs is not None:
+            require_same_order(name, labels, theirs)
 
 
 def _from_array(
@@ -192,8 +213,9 @@ def _from_dataarray(
     """Read dimensions by their names; those of the observations that it lacks are broadcast."""
     has_draws = any(dim in given.dims for dim in SAMPLE_DIMS)
     given = samples_first(title, given) if has_draws else string_dims(given)
+    labels = labels_of(given)
     given = _name_the_observations(title, given, observations, len(event))
-    require_same_labels(title, labels_of(given), observations.labels)
+    require_same_labels(title, labels_of(given), observations.index)
     grid = [dim for dim in observations.dims if dim in given.dims]
     own = [dim for dim in given.dims if dim not in (*SAMPLE_DIMS, *grid)]
     sizes = tuple(given.sizes.get(dim, 1) for dim in observations.dims)
@@ -210,7 +232,7 @@ def _from_dataarray(
     if grid:
         values = np.broadcast_to(values, (*lead, *observations.shape, *event))
     return ArrayParameter(
-        values.reshape(*lead, observations.n if grid else 1, *event), has_draws=has_draws
+        values.reshape(*lead, observations.n if grid else 1, *event), has_draws, labels
     )
 
 
@@ -239,7 +261,7 @@ def _name_the_observations(
             f"Parameter {title!r} has {given.sizes[unknown[0]]} values along {unknown[0]!r}; "
             f"there are {observations.n} observations."
         )
-    theirs = observations.labels.get(observations.dims[0])
+    theirs = observations.index.get(observations.dims[0])
     if theirs is not None and unknown[0] in labels_of(given):
         require_same_order(title, labels_of(given)[unknown[0]], theirs)
     # Otherwise its labels are another dimension's, and say nothing about those of y.

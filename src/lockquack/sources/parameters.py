@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from scipy.special import expit
 from typing_extensions import override
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.families.base import Range
 from lockquack.jets import Array, all_finite
@@ -19,6 +21,7 @@ from lockquack.models.labels import (
     Labels,
     from_pandas,
     labels_of,
+    merge_labels,
     require_same_labels,
     require_same_order,
     string_dims,
@@ -46,6 +49,11 @@ class Parameter(ABC):
     @abstractmethod
     def sample_shape(self) -> tuple[int, int] | None:
         """Chains and draws, or None where the parameter is the same in all draws."""
+
+    @property
+    @abstractmethod
+    def all_labels(self) -> Labels:
+        """Labels that the user gave its dimensions, chain and draw among them."""
 
     @abstractmethod
     def tile(self, chain: int, draws: slice, obs: Subset) -> Array:
@@ -98,11 +106,17 @@ class ArrayParameter(Parameter):
 
     values: Array  # (chain or 1, draw or 1, obs or 1, event...)
     has_draws: bool
+    labels: Labels = field(default_factory=dict)
 
     @property
     @override
     def sample_shape(self) -> tuple[int, int] | None:
         return (self.values.shape[0], self.values.shape[1]) if self.has_draws else None
+
+    @property
+    @override
+    def all_labels(self) -> Labels:
+        return self.labels
 
     @override
     def tile(self, chain: int, draws: slice, obs: Subset) -> Array:
@@ -113,7 +127,7 @@ class ArrayParameter(Parameter):
     def restrict(self, obs: slice) -> ArrayParameter:
         if self.values.shape[2] == 1:
             return self
-        return replace(self, values=self.values[:, :, obs])
+        return replace(self, values=self.values[:, :, obs], labels={})
 
     @override
     def range(self) -> Range:
@@ -130,11 +144,19 @@ class LinearPredictor(Parameter):
     link: str
     labels: Labels = field(default_factory=dict)  # of the rows of X
     columns: Labels = field(default_factory=dict)  # of X, but for an intercept given apart
+    samples: Labels = field(default_factory=dict)  # of chains and draws
+    #: Whether X is a table of pandas: its rows are the observations, whatever its index is called.
+    of_table: bool = False
 
     @property
     @override
     def sample_shape(self) -> tuple[int, int]:
         return self.coef.shape[0], self.coef.shape[1]
+
+    @property
+    @override
+    def all_labels(self) -> Labels:
+        return {**self.labels, **self.samples}
 
     @property
     def event(self) -> tuple[int, ...]:
@@ -171,6 +193,7 @@ class LinearPredictor(Parameter):
         )
 
 
+@own_arithmetic
 def linear_predictor(
     X: Any, coef: Any, *, intercept: Any = None, offset: Any = 0.0, link: str = "identity"
 ) -> LinearPredictor:
@@ -211,6 +234,7 @@ def linear_predictor(
     """
     if not isinstance(link, str) or link not in LINKS:
         raise unknown_name("link", link, LINKS)
+    of_table = isinstance(X, pd.DataFrame)
     rows, slopes = _aligned(from_pandas(X, OBS_DIM, "covariate"), coef)
     covariates, draws = _finite("X", rows), _finite("coef", slopes)
     if draws.ndim not in (3, 4) or covariates.ndim != 2 or covariates.shape[1] != draws.shape[2]:
@@ -226,7 +250,9 @@ def linear_predictor(
     labels = {dim: named[dim] for dim in named if dim == rows.dims[0]}
     columns = {dim: named[dim] for dim in named if dim == rows.dims[1]}
     known = _offset(offset, (len(covariates), *draws.shape[3:]), labels)
-    return LinearPredictor(covariates, draws, known, link, labels, columns)
+    drawn = merge_labels({"coef": coef, "intercept": intercept})
+    samples = {dim: drawn[dim] for dim in SAMPLE_DIMS if dim in drawn}
+    return LinearPredictor(covariates, draws, known, link, labels, columns, samples, of_table)
 
 
 def _aligned(X: Any, coef: Any) -> tuple[Any, Any]:
@@ -267,7 +293,7 @@ def _intercept(given: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _offset(given: Any, shape: tuple[int, ...], labels: Labels) -> Array:
-    given = from_pandas(given, OBS_DIM, "component")
+    given = from_pandas(given, next(iter(labels), OBS_DIM), "component", named=False)
     if isinstance(given, xr.DataArray):
         require_same_labels("offset", labels_of(given), labels, of="X")
     values = _finite("offset", given)

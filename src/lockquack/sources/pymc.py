@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,21 +10,49 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lockquack.errors import LockquackError, ShapeError, UnsupportedError, unknown_name
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import LockquackError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
 from lockquack.models.containers import log_marginal_likelihood, stored_log_likelihood
+from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
+from lockquack.models.observations import Observations, as_observations
+from lockquack.models.transformed import on_natural_scale
 from lockquack.numeric import as_numeric
 from lockquack.sources.datatree import as_tree
-from lockquack.sources.pytensor_rewriting import Variable, nearest, rebuilt, variables_of
+from lockquack.sources.probing import is_lagged
+from lockquack.sources.pymc_data import Containers
+from lockquack.sources.pymc_outcomes import (
+    ATOMS,
+    Outcome,
+    container_of,
+    graph_of,
+    has_dims,
+    outcomes_of,
+    parts_of,
+    random_outcomes,
+)
+from lockquack.sources.pymc_refusals import (
+    arrays_of,
+    chosen_outcomes,
+    holds_copy,
+    not_scored,
+    require_separate,
+)
+from lockquack.sources.pymc_together import Arranged, arranged
+from lockquack.sources.pytensor_rewriting import Variable
 from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
 
-#: Distributions in which single outcomes have positive probability.
-ATOMS = ("Censored", "Hurdle", "DiracDelta")
 
-
-def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> Model:
+@own_arithmetic
+def from_pymc(
+    model: Any,
+    idata: Any,
+    *,
+    var_name: str | Sequence[str] | None = None,
+    transform: str | None = None,
+    weights: Any = None,
+) -> Model:
     r"""Take a model and its posterior from PyMC, 5 or 6.
 
     .. math::
@@ -50,6 +78,12 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> Model:
         InferenceData or DataTree with the group ``posterior``.
     var_name
         The observed variable that is predicted; needed if there are several.
+    transform
+        ``"log"`` or another name of :func:`from_family` if the observed variable is that function
+        of the outcome, as in ``observed=np.log(y)``. The model is brought to the outcome itself:
+        the Jacobian enters the density and both derivatives.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`.
 
     Returns
     -------
@@ -70,17 +104,20 @@ def from_pymc(model: Any, idata: Any, *, var_name: str | None = None) -> Model:
     tree = read_tree(idata)
     _require_pymc(model, tree)
     clone = _on_natural_scales(model)
-    rv = _observed(clone, var_name)
-    observed = np.asarray(clone.rvs_to_values[rv].eval())
-    _require_separate(clone, rv, observed)
-    reader = _Reader.of(clone, rv, tree["posterior"].to_dataset())
+    rvs = chosen_outcomes(clone, var_name)
+    for rv in rvs:
+        require_separate(clone, rv, rvs)
+    reader = _Reader.of(clone, rvs, tree["posterior"].to_dataset())
     graph = replace(
         reader.graph,
         log_marginal_likelihood=log_marginal_likelihood(tree),
-        stored=stored_log_likelihood(tree, rv.name),
+        stored=_stored(tree, reader.outcomes, reader.containers.shape),
     )
-    observations = reader.observations(observed, original=True)
-    return Model(graph.source(observations, reader.rebuild))
+    source = reader.source(graph)
+    if len(reader.outcomes) == 1:
+        # Where values are missing, PyMC gives the observed ones a name of their own.
+        source = source.named(reader.outcomes[0].name.removesuffix("_observed"))
+    return Model(on_natural_scale(source, transform)).with_weights(weights)
 
 
 def _require_pymc(model: Any, tree: xr.DataTree) -> None:
@@ -129,62 +166,72 @@ def read_tree(idata: Any) -> xr.DataTree:
 class _Reader:
     """What is needed to make the model at its own or at other observations."""
 
+    outcomes: tuple[Outcome, ...]
     graph: LogDensityGraph
-    containers: Mapping[str, Variable]
+    containers: Containers
+    observed: Numeric
     dims: tuple[str, ...]
     coords: Mapping[str, pd.Index[Any]]
 
     @classmethod
-    def of(cls, model: Any, rv: Variable, posterior: xr.Dataset) -> _Reader:
-        y, logp, outcome, theta, data = _graph(model, rv)
-        parts = parts_of(rv, model.basic_RVs)
+    def of(cls, model: Any, rvs: Sequence[Variable], posterior: xr.Dataset) -> _Reader:
+        outcomes = tuple(outcomes_of(model, rvs))
+        whole = arranged(outcomes, random_outcomes(model, rvs))
+        written = graph_of(model, whole.y, whole.logp, whole.random)
+        components = None
+        if len(outcomes) > 1:
+            components = {rv.name: cls.of(model, [rv], posterior).source().likelihood for rv in rvs}
+        parts = [part for rv in rvs for part in parts_of(rv, model.basic_RVs)]
         graph = LogDensityGraph(
-            y,
-            logp,
-            {v: _draws(posterior, model, name, v) for name, v in theta.items()},
-            dict(data.values()),
+            whole.y,
+            written.logp,
+            {v: _draws(posterior, model, name, v) for name, v in written.theta.items()},
+            dict(written.data.values()),
             posterior.sizes["chain"],
             posterior.sizes["draw"],
             parts[0],
-            parts[1:],
-            discrete=y.dtype != "float64",
-            has_atoms=any(part.startswith(ATOMS) for part in parts),
-            outcome=outcome,
+            tuple(parts[1:]),
+            discrete=all(each.discrete for each in outcomes),
+            has_atoms=any(part.startswith(ATOMS) for part in parts) or _is_mixed(outcomes),
+            known=_known(model, outcomes, whole, components),
+            joint=any(outcome.joint for outcome in outcomes),
+            outcome=written.random,
         )
-        named = model.named_vars_to_dims.get(rv.name, ())
-        dims = tuple(f"{rv.name}_dim_{i}" for i in range(y.ndim))
-        if len(named) == y.ndim:
-            dims = tuple(given or own for given, own in zip(named, dims, strict=True))
-        elif logp.ndim == 1:
-            dims = (OBS_DIM, COMPONENT_DIM)[: y.ndim]
-        containers = {
-            name: variable for name, (variable, _) in data.items() if name in model.named_vars
-        }
-        labels = {dim: model.coords.get(dim) for dim in dims}
-        coords = {dim: pd.Index(each) for dim, each in labels.items() if each is not None}
-        return cls(graph, containers, dims, coords)
+        labels = {dim: model.coords.get(dim) for dim in whole.dims}
+        labels |= {} if whole.components is None else {whole.dims[-1]: whole.components}
+        shape = tuple(whole.observed.shape[: whole.logp.ndim])
+        return cls(
+            outcomes,
+            graph,
+            Containers.of(written, shape, container_of(model, rvs)),
+            whole.observed,
+            whole.dims,
+            {dim: pd.Index(each) for dim, each in labels.items() if each is not None},
+        )
+
+    def source(self, graph: LogDensityGraph | None = None) -> GraphSource:
+        """Make the model at the observations that it was sampled with."""
+        return self._made(graph or self.graph, self.observations(self.observed, original=True))
 
     def rebuild(self, y: Any, /, **data: Any) -> GraphSource:
         """Make the model at other outcomes and values of its data containers."""
-        values = dict(self.graph.data)
-        for name, value in data.items():
-            if name not in self.containers:
-                raise self._unknown(name)
-            variable = self.containers[name]
-            values[variable] = _values(f"Data {name!r}", value, variable)
         observations = self.observations(y)
-        graph = replace(self.graph, data=values)
+        outcomes = observations.to_dataarray().values
+        values = {**self.graph.data, **self.containers.read(data, outcomes)}
         try:
-            return graph.source(observations, self.rebuild)
-        except (ValueError, IndexError) as error:
-            if isinstance(error, LockquackError):
-                raise
-            raise ShapeError(
-                f"The model does not fit {observations.sizes} new outcomes: its covariates, or "
-                "parameters of each observation, have another length. Covariates that change "
-                "must be pm.Data containers and be given here by name; there are "
-                f"{', '.join(self.containers) or 'none'}. ({str(error).splitlines()[0]})"
-            ) from error
+            return self._made(replace(self.graph, data=values), observations, original=False)
+        except LockquackError:
+            raise
+        except Exception as error:  # whatever PyTensor does with arrays that do not fit
+            raise self.containers.explain(error, data, observations) from error
+
+    def _made(
+        self, graph: LogDensityGraph, observations: Observations, *, original: bool = True
+    ) -> GraphSource:
+        source = graph.source(observations, self.rebuild, original=original)
+        containers = self.containers
+        names = containers.names | ({containers.outcome} if containers.outcome else set())
+        return replace(source, names=names, count_rows=containers.numbers_of_rows)
 
     def observations(self, y: Any, *, original: bool = False) -> Observations:
         """Label outcomes; those of the model itself have its coordinates."""
@@ -199,20 +246,46 @@ class _Reader:
             y = xr.DataArray(values, dims=self.dims, coords=self.coords if original else None)
         return as_observations(y, component_dim)
 
-    def _unknown(self, name: str) -> LockquackError:
-        if self.containers:
-            return unknown_name("data container", name, self.containers)
-        return UnsupportedError(
-            f"The model has no pm.Data container, so {name!r} cannot be changed. Wrap covariates "
-            f"in pm.Data({name!r}, ...) and sample again."
-        )
+
+def _known(
+    model: Any,
+    outcomes: Sequence[Outcome],
+    whole: Arranged,
+    components: Mapping[str, Likelihood] | None,
+) -> Likelihood:
+    """Tell what the density itself does not show."""
+    rows = np.asarray(whole.observed, np.float64).reshape(len(whole.observed), -1)
+    lagged = any(is_lagged(values, rows) for _, values in arrays_of([whole.logp]))
+    facts = Likelihood("") if components is None else Likelihood.of_components(components)
+    copied = [
+        f"{holder.name!r} holds a copy of the values of {each.name!r}, which stays as it is where "
+        "the derivatives are taken; use the variable itself"
+        for each in outcomes
+        for holder in outcomes
+        if holder is not each and holds_copy(holder.rv, each.observed, model.basic_RVs)
+    ]
+    return replace(
+        facts,
+        given_earlier=facts.given_earlier or lagged,
+        not_scored=not_scored(model),
+        not_smooth=facts.not_smooth or "".join(copied[:1]),
+    )
 
 
-def _values(what: str, given: Any, variable: Variable) -> Numeric:
-    values = np.asarray(as_numeric(what, given), dtype=variable.dtype)
-    if values.ndim != variable.ndim:
-        raise ShapeError(f"{what} must have {variable.ndim} dimensions; got {values.shape}.")
-    return values
+def _is_mixed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether some components are whole numbers and others are not."""
+    return len({outcome.discrete for outcome in outcomes}) > 1
+
+
+def _stored(tree: xr.DataTree, outcomes: Sequence[Outcome], grid: tuple[int, ...]) -> Any:
+    """Read the log likelihoods that came with the draws, (chain, draw, ...observations)."""
+    each = [stored_log_likelihood(tree, outcome.name) for outcome in outcomes]
+    if any(values is None for values in each) or any(outcome.joint for outcome in outcomes):
+        return None  # of a joint density, there is one number for all
+    if len(each) == 1:
+        return each[0]
+    arrays = [np.asarray(values) for values in each]
+    return sum(values.reshape(*values.shape[:2], *grid, -1).sum(axis=-1) for values in arrays)
 
 
 def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> Numeric:
@@ -223,7 +296,7 @@ def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> 
             f"{', '.join(map(str, posterior.data_vars))}. Give the model that was sampled and all "
             "of its draws."
         )
-    dims = model[name].type.dims if _has_dims(model[name]) else (...,)
+    dims = model[name].type.dims if has_dims(model[name]) else (...,)
     values = posterior[name].transpose("chain", "draw", *dims).values
     expected = tuple(variable.type.shape)
     fits = len(expected) == values.ndim - 2 and all(
@@ -235,208 +308,3 @@ def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> 
             f"with shape {expected}. Give the model that was sampled."
         )
     return np.asarray(values, dtype=variable.dtype)
-
-
-def _graph(
-    model: Any, rv: Variable
-) -> tuple[
-    Variable, Variable, Variable | None, dict[str, Variable], dict[str, tuple[Variable, Numeric]]
-]:
-    """Build log density and random outcomes on plain variables.
-
-    Returns y, logp, outcomes (None if they cannot be drawn), θ by name, and data by name with
-    values.
-    """
-    from pymc.pytensorf import rvs_in_graph
-    from pytensor.compile.sharedvalue import SharedVariable
-    from pytensor.tensor import TensorType
-    from pytensor.tensor.random.type import RandomType
-
-    discrete = np.dtype(rv.dtype).kind in "biu"
-    y = TensorType(rv.dtype if discrete else "float64", (None,) * rv.type.ndim)("y")
-    names = {value: free.name for free, value in model.rvs_to_values.items() if free is not rv}
-    outcome = _random_outcome(model, rv)
-    logp = _log_density(model, rv, y)
-    if rvs_in_graph([logp]):
-        raise UnsupportedError(
-            f"PyMC cannot say the log density of {rv.name!r}: random variables remain in it. "
-            "Compute the densities yourself and use from_arrays."
-        )
-    _require_observations(rv, y, logp)
-    theta: dict[str, Variable] = {}
-    data: dict[str, tuple[Variable, Numeric]] = {}
-    plain: dict[Variable, Variable] = {}
-    for leaf, variable in _leaves([logp] if outcome is None else [logp, outcome]):
-        if isinstance(leaf.type, RandomType):
-            continue
-        if leaf in names or isinstance(leaf, SharedVariable):
-            plain[variable] = TensorType(leaf.dtype, leaf.type.shape)(leaf.name)
-        if leaf in names:
-            theta[names[leaf]] = plain[variable]
-        elif isinstance(leaf, SharedVariable):
-            name = leaf.name or f"data {len(data)}"
-            data[name] = plain[variable], np.asarray(leaf.get_value())
-    random = None if outcome is None else rebuilt(outcome, plain)
-    return y, rebuilt(logp, plain), random, theta, data
-
-
-def _random_outcome(model: Any, rv: Variable) -> Variable | None:
-    """Write the outcome as a random variable, given values of the others; None if PyTensor fails.
-
-    The density does not depend on it.
-    """
-    from pytensor.graph.replace import graph_replace
-
-    parents = nearest([other for other in model.rvs_to_values if other is not rv], rv)
-    try:
-        (outcome,) = graph_replace([rv], {v: model.rvs_to_values[v] for v in parents})
-        return _lowered(outcome)
-    except Exception:  # whatever PyTensor does with a graph that it cannot make again
-        return None
-
-
-def _log_density(model: Any, rv: Variable, y: Variable) -> Variable:
-    """Let PyMC write the log density of one variable at a free value."""
-    value = y
-    if _has_dims(rv):
-        from pytensor.xtensor.basic import xtensor_from_tensor
-
-        value = xtensor_from_tensor(y, dims=rv.type.dims)
-    model.values_to_rvs.pop(model.rvs_to_values[rv], None)
-    model.rvs_to_values[rv] = value
-    model.values_to_rvs[value] = rv
-    (logp,) = model.logp(vars=[rv], sum=False)
-    if not _has_dims(logp):
-        return logp
-    dims = [dim for dim in rv.type.dims if dim in logp.type.dims]
-    if tuple(dims) != tuple(rv.type.dims[: len(dims)]):
-        raise UnsupportedError(
-            f"{rv.name!r} has the dimensions {rv.type.dims}; put those of one outcome last."
-        )
-    return _lowered(logp.transpose(*dims))
-
-
-def _lowered(variable: Variable) -> Variable:
-    """Write a variable of pymc.dims as a plain tensor."""
-    if not _has_dims(variable):
-        return variable
-    from pytensor.graph.rewriting.utils import rewrite_graph
-    from pytensor.xtensor.basic import tensor_from_xtensor
-
-    return rewrite_graph(tensor_from_xtensor(variable), include=("lower_xtensor",))
-
-
-def _has_dims(variable: Variable) -> bool:
-    """Whether it is a variable of pymc.dims, with named axes."""
-    return hasattr(variable.type, "dims")
-
-
-def _leaves(outputs: Iterable[Variable]) -> list[tuple[Variable, Variable]]:
-    """Find what a graph begins with, each with the plain tensor that is made of it first."""
-    variables = variables_of(outputs)
-    leaves = [(v, v) for v in variables if v.owner is None and not _has_dims(v)]
-    parents = [(v.owner.inputs[0], v) for v in variables if v.owner is not None]
-    return leaves + [(v, tensor) for v, tensor in parents if v.owner is None and _has_dims(v)]
-
-
-def _observed(model: Any, var_name: str | None) -> Variable:
-    names = sorted(rv.name for rv in model.observed_RVs)
-    if not names:
-        hint = (
-            " Its potentials may hold the likelihood, but they do not tell which value was "
-            "observed: write it as pm.CustomDist(..., logp=..., observed=y)."
-            if model.potentials
-            else ""
-        )
-        raise UnsupportedError(f"The model has no observed variable.{hint}")
-    if var_name is None and len(names) == 1:
-        return model.observed_RVs[0]
-    for candidate in (var_name, f"{var_name}_observed"):  # the latter where values are missing
-        if candidate in names:
-            return model[candidate]
-    listed = ", ".join(names)
-    got = "" if var_name is None else f", not {var_name!r}"
-    raise UnsupportedError(f"Say which observed variable by var_name=: one of {listed}{got}.")
-
-
-def _require_observations(rv: Variable, y: Variable, logp: Variable) -> None:
-    if logp.ndim == 0 and y.ndim > 0:
-        raise UnsupportedError(
-            f"The likelihood of {rv.name!r} is one joint density of all outcomes: it does not "
-            "factorise into observations, which leave-one-out needs. Condition on what ties them "
-            "together: a latent process (pm.gp.Latent), or earlier outcomes as covariates."
-        )
-    if y.ndim == 0:
-        raise UnsupportedError(f"{rv.name!r} is a single number; at least a vector is needed.")
-    if y.ndim - logp.ndim > 1:
-        raise UnsupportedError(
-            f"One outcome of {rv.name!r} has {y.ndim - logp.ndim} dimensions; scalars and vectors "
-            "are supported."
-        )
-
-
-def _require_separate(model: Any, rv: Variable, observed: Numeric) -> None:
-    """Refuse what makes p(y | θ) something else than the density of one variable."""
-    inside = [type(v.owner.op).__name__ for v in variables_of([rv]) if v.owner is not None]
-    value = variables_of([model.rvs_to_values[rv]])
-    inside += [type(v.owner.op).__name__ for v in value if v.owner is not None]
-    if any("Minibatch" in name for name in inside):
-        raise UnsupportedError(
-            f"{rv.name!r} is observed in minibatches, or scaled by total_size. Build the model "
-            "with all data, under the same names, and give that with the same posterior."
-        )
-    if any("PartialObserved" in name for name in inside):
-        raise UnsupportedError(
-            f"Components of vector outcomes of {rv.name!r} are missing and imputed, so an outcome "
-            "is partly parameter. Drop incomplete outcomes before sampling."
-        )
-    if any("Simulator" in name for name in inside):
-        raise UnsupportedError(f"{rv.name!r} is simulated and has no density.")
-    for other in (*model.potentials, *model.basic_RVs):
-        if other is not rv and _involves(other, rv, observed, is_rv=other in model.basic_RVs):
-            raise UnsupportedError(
-                f"{other.name!r} involves the outcome {rv.name!r}, so the density of an outcome "
-                "is not that of this variable alone. Write all that involves the outcome as one "
-                "pm.CustomDist(..., logp=..., observed=...)."
-            )
-
-
-def _involves(other: Variable, rv: Variable, observed: Numeric, *, is_rv: bool) -> bool:
-    """Whether a variable depends on the outcome or, for potentials, on a copy of its values."""
-    from pytensor.compile.sharedvalue import SharedVariable
-    from pytensor.graph.basic import Constant
-
-    for variable in variables_of([other]):
-        if variable is rv:
-            return True
-        if is_rv or variable.owner is not None or observed.size < 2:
-            continue
-        if isinstance(variable, Constant):
-            value = variable.data
-        elif isinstance(variable, SharedVariable):
-            value = variable.get_value(borrow=True)
-        else:
-            continue
-        if np.shape(value) == observed.shape and np.array_equal(value, observed):
-            return True
-    return False
-
-
-def parts_of(rv: Variable, own: Iterable[Variable] = ()) -> tuple[str, ...]:
-    """Name the outcome's distribution, and those that it is made of; others are the model's own."""
-    own = set(own) - {rv}
-    names = []
-    stack = [rv]
-    while stack:
-        variable = stack.pop()
-        if variable in own or variable.owner is None:
-            continue
-        op = variable.owner.op
-        name = (getattr(op, "_print_name", None) or ("",))[0]
-        if name.startswith("CustomDist"):  # whose name goes on, and whose graph is the user's
-            name = "CustomDist"
-            stack.extend(getattr(op, "inner_outputs", ()))
-        if name:
-            names.append(name)
-        stack.extend(variable.owner.inputs)
-    return tuple(dict.fromkeys(names)) or (type(rv.owner.op).__name__,)

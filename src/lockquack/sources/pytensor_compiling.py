@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -236,13 +236,11 @@ def _made(inputs: Sequence[Variable], outputs: Sequence[Variable], mode: Any) ->
     )
 
 
-def evaluated(outputs: Sequence[Variable], values: Mapping[Variable, Numeric]) -> list[Numeric]:
-    """Evaluate a graph once, as it stands."""
+def as_it_stands(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
+    """Make a function that Python evaluates, of a graph that is not simplified."""
     import pytensor
     from pytensor.compile.mode import Mode
 
-    inputs = list(values)
-    function = pytensor.function(
-        inputs, list(outputs), mode=Mode("py", None), on_unused_input="ignore"
+    return pytensor.function(
+        list(inputs), list(outputs), mode=Mode("py", None), on_unused_input="ignore"
     )
-    return [np.asarray(out) for out in function(*(values[v] for v in inputs))]

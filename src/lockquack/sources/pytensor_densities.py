@@ -43,6 +43,8 @@ class Density:
     slots: tuple[Slot, ...]
     #: Whether observations can be taken out of the grid one by one.
     separable: bool
+    #: Whether the log density of an observation depends on the outcomes of earlier ones.
+    in_series: bool = False
     functions: dict[str, Function] = field(default_factory=dict)
 
     @property
@@ -58,14 +60,18 @@ class Density:
         grid: tuple[int, ...],
         *,
         derivatives: bool,
+        which: Array | None = None,
     ) -> Jet:
         """Evaluate at outcomes (point, obs, d) with parameters (draw or 1, ...).
 
-        ``grid`` is the shape that the observations have in the graph.
+        ``grid`` is the shape that the observations have in the graph. In a series, derivatives
+        are those of the observations with 1 in ``which``, each in its own outcome; no two of
+        them may depend on each other's.
         """
         tail = y.shape[2:] if self.is_vector else ()
         points = y.reshape(len(y), 1, *grid, *tail).astype(self.y.dtype)
         arguments = [points, *(value[None] for value in values)]
+        chosen = [] if which is None else [which.reshape(grid)]
         shape = (len(y), n_draws, *grid)
 
         def read(out: Numeric, event: tuple[int, ...]) -> Array:
@@ -79,18 +85,17 @@ class Density:
             nothing = np.empty((*logp.shape, 0))
             return Jet(logp, nothing, nothing)
         if not self.is_vector:
-            logp, grad, curv = (read(out, ()) for out in self._function("jet")(*arguments))
+            outputs = self._function("jet")(*arguments, *chosen)
+            logp, grad, curv = (read(out, ()) for out in outputs)
             return Jet(logp, grad[..., None], curv[..., None])
-        first = self._function("gradient")(*arguments)
+        first = self._function("gradient")(*arguments, *chosen)
         bend = self._function("bend")
         if self.separable and self._is_constant(bend):  # evaluate one outcome for all
             arguments = [points[:1, :, :1]]
             for slot, value in zip(self.slots, values, strict=True):
                 arguments.append(value[None, :, :1] if slot.by_observation else value[None])
-        curv = np.stack(
-            [read(bend(unit, *arguments)[0], tail)[..., j] for j, unit in enumerate(np.eye(*tail))],
-            axis=-1,
-        )
+        bends = (bend(unit, *arguments, *chosen)[0] for unit in np.eye(*tail))
+        curv = np.stack([read(out, tail)[..., j] for j, out in enumerate(bends)], axis=-1)
         return Jet(read(first[0], ()), read(first[1], tail), curv)
 
     def _is_constant(self, bend: Function) -> bool:
@@ -122,13 +127,23 @@ class Density:
         return pt.vector("unit", dtype="float64")
 
     @cached_property
+    def _which(self) -> Variable:
+        """Ones at the observations of a series whose derivatives are taken, zeros elsewhere."""
+        from pytensor.tensor import TensorType
+
+        return TensorType("float64", self.logp.type.shape)("which")
+
+    @cached_property
     def _derivatives(self) -> tuple[Variable, Variable]:
         """Gradient, and the gradient of its sum, or of its part along the unit vector."""
         import pytensor.tensor as pt
 
-        grad = pt.grad(self.logp.sum(), self.y, disconnected_inputs="ignore")
+        chosen = self.logp * self._which if self.in_series else self.logp
+        grad = pt.grad(chosen.sum(), self.y, disconnected_inputs="ignore")
         # The gradient of a sum would hold on to the sum, for its shape.
         along = pt.zeros_like(self.y) + (self._unit if self.is_vector else 1.0)
+        if self.in_series:
+            along *= self._which[..., None] if self.is_vector else self._which
         bend = pt.grad(None, self.y, known_grads={grad: along}, disconnected_inputs="ignore")
         return grad, bend
 
@@ -144,6 +159,7 @@ class Density:
         for slot in self.slots:
             many[slot.variable] = batched(slot.variable, 1, None if slot.by_draw else 1)
         inputs = ([self._unit] if name == "bend" else []) + list(many.values())
+        inputs += [self._which] if self.in_series and name != "logp" else []
         return compiled(inputs, vectorize_graph(outputs, many), loops=False)
 
 

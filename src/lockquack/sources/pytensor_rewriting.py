@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,18 @@ import numpy as np
 Variable = Any
 
 
-def variables_of(outputs: Iterable[Variable]) -> list[Variable]:
-    """All variables that a graph consists of, each after those that it depends on."""
+def variables_of(outputs: Iterable[Variable], until: Collection[Variable] = ()) -> list[Variable]:
+    """All variables that a graph consists of, each after those that it depends on.
+
+    What some of them depend on may be left out, by naming these in ``until``.
+    """
     order: dict[Variable, None] = {}
     stack = [(variable, False) for variable in outputs]
     while stack:
         variable, done = stack.pop()
         if variable in order:
             continue
-        if done or variable.owner is None:
+        if done or variable.owner is None or variable in until:
             order[variable] = None
         else:
             stack.append((variable, True))
@@ -80,9 +83,10 @@ def rebuilt(
     """Make a graph again with other variables, whose shapes may be less known.
 
     A superfluous variable is replaced by the first that it is made of, an operation that is a
-    graph itself by that graph.
+    graph itself by that graph, a loop whose steps do not need each other by one step for all.
     """
     from pytensor.compile.builders import OpFromGraph
+    from pytensor.scan.op import Scan
 
     made = dict(new)
     for variable in variables_of([output]):
@@ -98,9 +102,28 @@ def rebuilt(
         elif isinstance(op, OpFromGraph):
             inner = dict(zip(op.inner_inputs, inputs, strict=True))
             made[variable] = rebuilt(op.inner_outputs[place], inner, superfluous)
+        elif isinstance(op, Scan) and _steps_are_independent(op):
+            made[variable] = rebuilt(_all_steps(op, inputs, place), {}, superfluous)
         elif inputs != variable.owner.inputs:
             made[variable] = op.make_node(*inputs).outputs[place]
     return made[output]
+
+
+def _steps_are_independent(op: Any) -> bool:
+    """Whether no step of a loop uses what another one made."""
+    return len(op.inner_outputs) == op.info.n_nit_sot and not op.info.as_while
+
+
+def _all_steps(op: Any, inputs: Sequence[Variable], place: int) -> Variable:
+    """Write all steps of a loop at once: they become the first axis."""
+    from pytensor.graph.replace import vectorize_graph
+
+    fixed = zip(op.inner_non_seqs(op.inner_inputs), op.outer_non_seqs(inputs), strict=True)
+    steps = {inner: inner.type() for inner in op.inner_seqs(op.inner_inputs)}
+    one = rebuilt(op.inner_outputs[place], {**dict(fixed), **steps})
+    n_steps = inputs[0]
+    along = zip(steps.values(), op.outer_seqs(inputs), strict=True)
+    return vectorize_graph(one, {step: each[:n_steps] for step, each in along})
 
 
 def drawn_with(mark: Variable, outcome: Variable) -> Variable:
@@ -123,6 +146,47 @@ def drawn_with(mark: Variable, outcome: Variable) -> Variable:
             place = variable.owner.outputs.index(variable)
             made[variable] = op.make_node(*inputs).outputs[place]
     return made[outcome]
+
+
+def lengths_of(output: Variable, roots: Iterable[Variable]) -> list[Variable]:
+    """Return the largest parts of a graph that depend on its roots, but only on their shapes."""
+    from pytensor.tensor.shape import Shape, Shape_i
+
+    on_values: set[Variable] = set(roots)
+    on_shape: set[Variable] = set()
+    variables = variables_of([output])
+    for variable in variables:
+        if variable.owner is None:
+            continue
+        inputs = set(variable.owner.inputs)
+        if isinstance(variable.owner.op, Shape | Shape_i):
+            on_shape |= {variable} if inputs & (on_values | on_shape) else set()
+        elif inputs & on_values:
+            on_values.add(variable)
+        elif inputs & on_shape:
+            on_shape.add(variable)
+    parents = {v for child in on_values if child.owner is not None for v in child.owner.inputs}
+    return [v for v in variables if v in on_shape and v in parents]
+
+
+def terms_of(logp: Variable) -> Variable:
+    """Take a number apart into the terms that it is the sum of, (term,)."""
+    import pytensor.tensor as pt
+    from pytensor.raise_op import CheckAndRaise
+    from pytensor.scalar.basic import Add
+    from pytensor.tensor.basic import Alloc
+    from pytensor.tensor.elemwise import Elemwise
+    from pytensor.tensor.math import Sum
+
+    node = logp.owner
+    if node is not None:
+        if isinstance(node.op, CheckAndRaise | Alloc) and node.inputs[0].ndim == 0:
+            return terms_of(node.inputs[0])
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add):
+            return pt.concatenate([terms_of(each) for each in node.inputs])
+        if isinstance(node.op, Sum) and node.inputs[0].ndim == 1:
+            return node.inputs[0]
+    return logp[None]
 
 
 def parameters_of(logp: Variable, y: Variable) -> list[Variable]:

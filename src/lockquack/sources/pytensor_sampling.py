@@ -18,6 +18,7 @@ from lockquack.sources.pytensor_rewriting import (
     Variable,
     dependent_on,
     drawn_with,
+    lengths_of,
     rebuilt,
     variables_of,
 )
@@ -145,18 +146,20 @@ def whole_generator(
     theta: Mapping[Variable, Numeric],
     data: Mapping[Variable, Numeric],
     grid: tuple[int, ...],
+    at_draw: Callable[[Sequence[Variable]], list[Numeric]],
 ) -> WholeGenerator | None:
     """Draw by the graph of the outcomes, if it can be drawn from for many draws at once."""
     from pytensor.graph.replace import vectorize_graph
-    from pytensor.tensor import scalar
-    from pytensor.tensor.random.type import RandomType
+    from pytensor.tensor import constant, scalar
 
-    leaves = [v for v in variables_of([outcome]) if v.owner is None]
-    rngs = {v: v.type() for v in leaves if isinstance(v.type, RandomType)}
+    rngs = _generators_in(outcome)
     mark = scalar("mark", dtype="float64")
     many = {v: batched(v, None) for v in (mark, *theta)}
     try:
-        random = drawn_with(mark, rebuilt(outcome, rngs))
+        # How much is drawn does not depend on the draw, but PyTensor would look for it there.
+        lengths = lengths_of(outcome, [*rngs, *theta])
+        known = {v: constant(size) for v, size in zip(lengths, at_draw(lengths), strict=True)}
+        random = drawn_with(mark, rebuilt(outcome, {**rngs, **known}))
         function = interpreted(
             [*rngs.values(), *many.values(), *data], vectorize_graph([random], many)
         )
@@ -164,6 +167,60 @@ def whole_generator(
         return None
     generator = WholeGenerator(function, len(rngs), theta, data, grid)
     return _working(generator, outcome.ndim - len(grid))
+
+
+@dataclass(frozen=True, eq=False)
+class LoopingGenerator:
+    """Outcomes of a distribution that must be drawn draw by draw."""
+
+    function: Callable[..., Any]
+    n_rngs: int
+    theta: Mapping[Variable, Numeric]
+    data: Mapping[Variable, Numeric]
+    grid: tuple[int, ...]
+
+    def draw(
+        self,
+        chain: int,
+        draws: NDArray[np.intp],
+        obs: NDArray[np.intp],
+        rng: np.random.Generator,
+    ) -> Numeric:
+        """Draw one outcome for each draw and observation, (draws, obs) or (draws, obs, d)."""
+        drawn = [
+            self.function(
+                *rng.spawn(self.n_rngs),
+                *(np.asarray(values[chain, draw]) for values in self.theta.values()),
+                *self.data.values(),
+            )[0]
+            for draw in draws
+        ]
+        event = drawn[0].shape[len(self.grid) :]
+        return np.stack([one.reshape(prod(self.grid), *event)[obs] for one in drawn])
+
+
+def looping_generator(
+    outcome: Variable,
+    theta: Mapping[Variable, Numeric],
+    data: Mapping[Variable, Numeric],
+    grid: tuple[int, ...],
+) -> LoopingGenerator | None:
+    """Draw by the graph of the outcomes as it stands."""
+    rngs = _generators_in(outcome)
+    try:
+        function = interpreted([*rngs.values(), *theta, *data], [rebuilt(outcome, rngs)])
+    except Exception:  # whatever PyTensor does with a user's distribution
+        return None
+    generator = LoopingGenerator(function, len(rngs), theta, data, grid)
+    return _working(generator, outcome.ndim - len(grid))
+
+
+def _generators_in(outcome: Variable) -> dict[Variable, Variable]:
+    """Find the generators of random numbers in a graph, each with a variable to replace it."""
+    from pytensor.tensor.random.type import RandomType
+
+    leaves = [v for v in variables_of([outcome]) if v.owner is None]
+    return {v: v.type() for v in leaves if isinstance(v.type, RandomType)}
 
 
 G = TypeVar("G", bound=Generator)

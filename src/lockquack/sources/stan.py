@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.model import Model
@@ -22,6 +23,7 @@ T = TypeVar("T")
 LOG_LIK, GRAD, CURV = "log_lik", "grad_y", "curv_y"
 
 
+@own_arithmetic
 def from_cmdstanpy(
     fit: Any,
     *,
@@ -34,6 +36,7 @@ def from_cmdstanpy(
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
     support: tuple[float, float] | None = None,
+    weights: Any = None,
     **parameters: Any,
 ) -> Model:
     r"""Take a model from a CmdStanPy fit.
@@ -61,8 +64,11 @@ def from_cmdstanpy(
     y
         The outcomes, (obs,) or (obs, component), **on their natural scale**. A DataArray passes
         on its labels.
-    family, transform
-        The likelihood, and the function of y that it is a model of; see :func:`from_family`.
+    family
+        The likelihood; see :func:`from_family`.
+    transform
+        ``"log"`` or another name of :func:`from_family` if the model is one of that function of y:
+        the family; or, without one, what the generated quantities are of. They get the Jacobian.
     log_lik, grad, curv
         What the program calls them. ``log_lik=None``: do not compare the family with it, for
         instance because it lacks the Jacobian of the transform.
@@ -71,6 +77,9 @@ def from_cmdstanpy(
     likelihood, support
         Without a family, what the densities are of and where they end; see :func:`from_arrays`.
         Name a likelihood such as ``"gamma"`` or ``"laplace"``, which a score may have to refuse.
+    weights
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`. Of the
+        family ``"mixture"``, as in :func:`from_family`, the weights of its components.
     **parameters
         The family's parameters: the name of a Stan variable; or a function of all of them, a
         mapping from names to arrays (chain, draw, ...); or what :func:`from_family` takes.
@@ -100,10 +109,12 @@ def from_cmdstanpy(
         component_dim=component_dim,
         likelihood=likelihood,
         support=support,
+        weights=weights,
         **parameters,
     )
 
 
+@own_arithmetic
 def from_pystan(fit: Any, *, y: Any, **options: Any) -> Model:
     """Take a model from a PyStan 3 fit; everything is as in :func:`from_cmdstanpy`.
 
@@ -198,18 +209,26 @@ def _from_stan(
     component_dim: Hashable | None = None,
     likelihood: str | None = None,
     support: tuple[float, float] | None = None,
+    weights: Any = None,
     **parameters: Any,
 ) -> Model:
     if family is None:
-        if parameters or transform is not None:
-            given = ", ".join([*parameters, *(["transform"] if transform is not None else [])])
+        if parameters:
+            given = ", ".join(parameters)
             raise ParameterError(f"{given} without a family: say which by family=.")
         draws = generated_quantities(variables, log_lik, grad, curv)
         return from_arrays(
-            y=y, support=support, component_dim=component_dim, likelihood=likelihood, **draws
+            y=y,
+            support=support,
+            component_dim=component_dim,
+            likelihood=likelihood,
+            transform=transform,
+            weights=weights,
+            **draws,
         )
     if likelihood is not None or support is not None:
         raise ParameterError("A family says itself what it is: leave out likelihood and support.")
+    parameters["weights"] = weights  # of the observations, or of the components of a mixture
     draws = {name: _parameter(given, variables) for name, given in parameters.items()}
     model = from_family(family, y=y, transform=transform, component_dim=component_dim, **draws)
     if log_lik is not None and log_lik in variables:
@@ -331,6 +350,7 @@ SNIPPETS = {
 }
 
 
+@own_arithmetic
 def stan_code(family: str, transform: str | None = None) -> str:
     """Write the generated quantities with which a Stan program tells its derivatives in y.
 

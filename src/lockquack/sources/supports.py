@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockquack.families import Edge, Range, find_family
+from lockquack.families import Edge, Range, find_family, worst_edges
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.sources.probing import evaluate_some, some_observations, spread
 
 #: Draws of a chain that are enough to see where a support ends, and how fast a tail falls.
 _VERY_FEW_DRAWS, _FEW_DRAWS = 8, 32
+#: Observations, and draws of a chain, whose own ends are looked for where these differ.
+_FEW_OBSERVATIONS, _FEW_ENDS = 8, 4
 #: Log densities that a number between 0 and 1 can hardly hold.
 _TOO_SMALL = -600.0
 
@@ -31,19 +33,19 @@ def find_edges(source: Source, names: Sequence[str]) -> tuple[tuple[Edge, ...], 
         each = [family.edges(_UnknownRanges()) for family in families]
         if len({tuple(edge.at for edge in of_part) for of_part in each}) > 1:
             return (), "its components end at different places, where it has kinks"
-        edges = tuple(
-            Edge(at_end[0].at, float(np.min([edge.order for edge in at_end])))  # NaN, if one is
-            for at_end in zip(*each, strict=True)
-        )
+        edges = worst_edges(edge for of_part in each for edge in of_part)
     elif len(set(names)) > 1:
         return (), "its components may end at different places, where it has kinks"
     elif source.observations.d > 1:
         return (), ""
     else:
-        ends = [_find_end(source, side) for side in (-1.0, 1.0)]
-        if None in ends:
-            return (), "its support ends at a place that depends on its parameters"
-        edges = tuple(Edge(end, np.nan) for end in ends if end is not None)
+        edges = tuple(_end(source, side) for side in (-1.0, 1.0))
+        moving = [edge.order for edge in edges if np.isnan(edge.at)]
+        if moving:
+            return (), (
+                "its support ends at a place that depends on its parameters, where it goes like "
+                f"distance^{round(min(moving), 2) + 0.0:g}; more than 1 is needed"
+            )
     is_power = len(families) > 0  # so are all whose order their parameters determine
     found = tuple(
         Edge(edge.at, _order(source, edge.at, side, is_power=is_power))
@@ -53,6 +55,53 @@ def find_edges(source: Source, names: Sequence[str]) -> tuple[tuple[Edge, ...], 
     )
     unclear = [edge.at for edge in found if np.isnan(edge.order)]
     return found, f"its density near {unclear[0]:g} is not a number" if unclear else ""
+
+
+def _end(source: Source, side: float) -> Edge:
+    """Find where the density ends on one side; its order there is not known yet (NaN).
+
+    A place that differs between draws or observations is NaN with the lowest order there. Where
+    that is more than 1, density and gradient vanish together wherever it is, and the average
+    over draws goes on smoothly: it has no edge.
+    """
+    end = _find_end(source, side)
+    if end is not None:
+        return Edge(end, np.nan)
+    order = _order_where_draws_end(source, side)
+    return Edge(side * np.inf, np.inf) if order > 1 else Edge(np.nan, order)
+
+
+def _order_where_draws_end(source: Source, side: float) -> float:
+    """Lowest order of the densities of some draws, each at the end of its own support."""
+    obs = some_observations(source)[:_FEW_OBSERVATIONS]
+    y, unit = source.observations.values[obs, 0], spread(source)
+    distances = unit * np.array([1e-2, 1e-4, 1e-6])
+    orders = []
+    with np.errstate(all="ignore"):
+        for chain in range(source.n_chains):
+            for at in np.unique(np.linspace(0, source.n_draws - 1, _FEW_ENDS).astype(int)):
+                draw = slice(int(at), int(at) + 1)
+
+                def logp(outcomes: Array, chain: int = chain, draw: slice = draw) -> Array:
+                    return source.logp_at(outcomes[..., None], chain, draw, obs)[:, 0]
+
+                inside = np.zeros(y.size)
+                beyond = np.full(y.size, 1e9 * unit)
+                for _ in range(80):
+                    half = (inside + beyond) / 2
+                    good = np.isfinite(logp((y + side * half)[None])[0])
+                    inside, beyond = np.where(good, half, inside), np.where(good, beyond, half)
+                ends = y + side * inside
+                near = logp(ends - side * distances[:, None])
+                orders.append(_slope_order(near, distances[:, None]).min())
+    return float(np.min(orders))
+
+
+def _slope_order(logp: Array, distances: Array) -> Array:
+    """Slope of the log density over the log distance; infinite where it keeps growing."""
+    slope = np.diff(logp, axis=0) / np.diff(np.log(distances), axis=0)
+    near, far = slope[0], slope[-1]
+    return np.where(far > near + 0.1 * np.maximum(1.0, np.abs(near)), np.inf, far)
 
 
 def _find_end(source: Source, side: float) -> float | None:
@@ -92,8 +141,13 @@ def _find_end(source: Source, side: float) -> float | None:
     if np.ptp(place) < 1e-6 * unit and meant is not None:
         return meant
     # A density that only becomes too small for a number, as far out in a tail, does not end.
-    deep = list(evaluate_some(source, ends[0][None], obs, _VERY_FEW_DRAWS))
-    if np.nanmin(np.concatenate(deep, axis=1)) < _TOO_SMALL:
+    steps = unit * np.array([0.0, 1e-9, 1e-6])[:, None]
+    deep = np.concatenate(
+        list(evaluate_some(source, ends[0] - side * steps, obs, _VERY_FEW_DRAWS)), axis=1
+    )
+    # There, it hardly changes within a small distance, as it does at an end.
+    fades = (deep[0] < _TOO_SMALL) & (np.abs(deep[2] - deep[1]) < 0.01 * np.abs(deep[1]))
+    if fades.any():
         return side * np.inf
     return None if np.ptp(place) > 1e-6 * unit else float(np.median(place))
 
@@ -127,14 +181,11 @@ def _order(source: Source, end: float, side: float, *, is_power: bool) -> float:
     lowest = np.inf
     with np.errstate(invalid="ignore", over="ignore"):
         for logp in evaluate_some(source, y, slice(0, source.n_obs), n_draws):
-            step = np.diff(logp, axis=0)
             if np.isinf(end):
-                near, far = -step / np.diff(distances)[:, None, None]
+                near, far = -np.diff(logp, axis=0) / np.diff(distances)[:, None, None]
                 order = np.where(far > 1.5 * near, np.inf, np.where(1.5 * far < near, 0.0, far))
             else:
-                slope = step / np.diff(np.log(distances))[:, None, None]
-                near, far = slope[0], slope[-1]
-                order = np.where(far > near + 0.1 * np.maximum(1.0, np.abs(near)), np.inf, far)
+                order = _slope_order(logp, distances[:, None, None])
             order = np.where(np.isneginf(logp[-1]), np.inf, order)
             lowest = float(np.minimum(lowest, order.min()))  # NaN, if there is one
     return lowest

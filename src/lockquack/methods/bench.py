@@ -1,0 +1,226 @@
+"""Methods tried on the same models, each with its weights cross-validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.checks.models import check_models, suited_rule
+from lockquack.draws.blocks import Kind
+from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.fitting.objective import Objective
+from lockquack.fitting.resampling import Resampling
+from lockquack.jets import Array
+from lockquack.methods.examine import examine_edges
+from lockquack.methods.folds import Fold
+from lockquack.methods.gather import Gathered, gather
+from lockquack.methods.method import Method
+from lockquack.methods.solving import solve
+from lockquack.models.model import Model, sources_of
+from lockquack.models.source import Source
+from lockquack.operators import Linear, Locking, Operator
+from lockquack.operators.pool import Pool
+from lockquack.parallel.mapping import map_observations
+from lockquack.prediction.examine import examine_pareto
+from lockquack.prediction.members import are_discrete
+from lockquack.prediction.nodes import lay_nodes, refine_nodes
+from lockquack.remarks import Remark
+from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
+from lockquack.totals import total
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's weights on all observations and its held-out scores; or those of a model."""
+
+    weights: Array  # (K,)
+    log_scores: Array  # (n,); NaN where the pool cannot be normalised
+    h_scores: Array  # (n,); NaN where H is not available
+    #: How much there is to it: 0 for one model, more for methods that find out more.
+    complexity: int
+    #: Effective number of parameters of a model; NaN for methods.
+    p_loo: float = np.nan
+
+
+@dataclass
+class Bench:
+    """The models' predictions, gathered once for all methods."""
+
+    models: Mapping[str, Model]
+    hyvarinen: Hyvarinen
+    scores: Kind
+    gathered: Gathered
+    why_no_h: str  # empty: there is H
+    why_no_norm: str  # empty: pools can be normalised
+    pareto_k: Array  # (K, n); −inf where an observation does not count
+
+    @classmethod
+    def build(
+        cls,
+        models: Mapping[str, Model],
+        hyvarinen: Hyvarinen,
+        scores: Kind,
+        progressbar: bool | None,
+    ) -> Bench:
+        """Collapse the draws and lay nodes, as far as these models allow."""
+        why_no_h = why_no_norm = ""
+        sources = sources_of(models)
+        hyvarinen = suited_rule(hyvarinen, sources)
+        rule: Rule = hyvarinen
+        try:
+            check_models(models, hyvarinen)
+        except LockquackError as error:
+            why_no_h, rule = error.text, LogScore()
+        gathered = gather(models, Linear(), rule, scores, progressbar)
+        try:
+            rule = PairwiseScore() if are_discrete(sources) else LogScore()
+            what = "pools other than mixtures cannot be normalised"
+            loo = scores == "loo"
+            node_groups = lay_nodes(
+                sources, loo=loo, of_all=False, what=what, progressbar=progressbar
+            )
+            gathered = gathered.with_nodes(node_groups)
+            if rule.is_for_discrete:
+                found = gather(models, Locking(), rule, scores, progressbar).densities.tables
+                for wish, tables in found.items():
+                    gathered = gathered.with_tables(wish, tables)
+        except UnsupportedError as error:
+            why_no_norm = error.text
+        pareto_k = np.zeros((len(models), gathered.densities.n_obs))
+        if scores == "loo":
+            pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
+        weights = gathered.densities.case_weights
+        if weights is not None:
+            pareto_k = np.where(weights > 0, pareto_k, -np.inf)
+        return cls(models, hyvarinen, scores, gathered, why_no_h, why_no_norm, pareto_k)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where the models' densities come from."""
+        return sources_of(self.models)
+
+    @property
+    def n_obs(self) -> int:
+        """Number of observations."""
+        return self.gathered.densities.n_obs
+
+    @property
+    def case_weights(self) -> Array | None:
+        """How often each observation counts, (n,); None: once each."""
+        return self.gathered.densities.case_weights
+
+    def run(self, method: Method, folds: Sequence[Fold]) -> Row:
+        """Fit a method to all observations, then to all folds but one, scored on that one."""
+        method = self._for_these_models(method)
+        concentration = np.full(len(self.models), method.concentration)
+        loo = self.scores == "loo"
+        solved = solve(self.sources, method, self.gathered, concentration, loo=loo)
+        fitter, solution = solved.fitter, solved.solution
+        pool = fitter.objective.pool(solution.x)
+        if method.rule.needs_derivatives:
+            examine_edges(self.sources, pool, method.rule)
+        self._refine(pool)
+        held_out = _HeldOut(fitter, solution.x, self._objectives(pool.operator))
+        scores = np.full((2, self.n_obs), np.nan)
+        places = [slice(i, i + 1) for i in range(len(folds))]
+        # Each of the others is a few sums over the observations: sooner done than sent.
+        found = map_observations(
+            _score_fold, (held_out,), places, folds, here=fitter.refits_cheaply
+        )
+        for fold, part in zip(folds, found, strict=True):
+            scores[:, fold] = part
+        return Row(pool.weights, scores[0], scores[1], method.complexity)
+
+    def single_models(self) -> dict[str, Row]:
+        """Return a row for each model by itself."""
+        alone = np.eye(len(self.models))
+        scored = [
+            np.full((len(self.models), self.n_obs), np.nan)
+            if objective is None
+            else np.stack([objective.scores(x) for x in alone])
+            for objective in self._objectives(Linear())
+        ]
+        return {
+            name: Row(alone[k], scored[0][k], scored[1][k], 0, self._p_loo(model, scored[0][k]))
+            for k, (name, model) in enumerate(self.models.items())
+        }
+
+    def _p_loo(self, model: Model, log_scores: Array) -> float:
+        if self.scores != "loo" or model.source.is_left_out or not model.n_draws:
+            return np.nan
+        fitted = model.passes.predict("in-sample", density=True, derivatives=False)
+        return float(total(fitted.jet.logp - log_scores, self.case_weights))
+
+    @cached_property
+    def high_k(self) -> NDArray[np.bool_]:
+        """Where the Pareto k̂ of a model is above its limit, (K, n)."""
+        limits = [source.pareto_limit for source in self.sources.values()]
+        return np.asarray(self.pareto_k > np.array(limits)[:, None])
+
+    def remarks(self) -> list[Remark]:
+        """Remark on leave-one-out scores that are unreliable."""
+        observations = next(iter(self.models.values())).observations
+        return examine_pareto(self.sources, self.pareto_k, observations, "scores")
+
+    def _for_these_models(self, method: Method) -> Method:
+        """Return the method for these models, or say why it is not for them."""
+        operator, rule = method.operator, method.rule
+        if rule.needs_derivatives:
+            if self.why_no_h:
+                raise UnsupportedError(self.why_no_h)
+            if rule not in (Hyvarinen(), self.hyvarinen):
+                raise ParameterError(
+                    f"{rule!r} differs from the score of the table, {self.hyvarinen!r}. "
+                    "Give one form of it for all methods, by hyvarinen=."
+                )
+            method = replace(method, rule=self.hyvarinen)
+        if rule.needs_normaliser and not operator.normalised and self.why_no_norm:
+            raise UnsupportedError(self.why_no_norm)
+        if rule.is_for_discrete and not self.knows(rule):
+            raise UnsupportedError(f"The {rule.label} score is for discrete outcomes only.")
+        return method.for_models(tuple(self.models))
+
+    def knows(self, rule: Rule) -> bool:
+        """Whether the models were evaluated wherever a rule wants it."""
+        return set(rule.wishes) <= set(self.gathered.densities.tables)
+
+    def _refine(self, pool: Pool) -> None:
+        """Add nodes where this pool needs them; other methods profit from them too."""
+        if not pool.operator.normalised and self.gathered.node_groups:
+            loo = self.scores == "loo"
+            node_groups = refine_nodes(self.gathered.node_groups, self.sources, pool, loo=loo)
+            self.gathered = self.gathered.with_nodes(node_groups)
+
+    def _objectives(self, operator: Operator) -> tuple[Objective | None, Objective | None]:
+        """Log score and H of a pool; None where it has no such score."""
+        densities, flat = self.gathered.densities, np.ones(len(self.models))
+        normalised = operator.normalised or not self.why_no_norm
+        return (
+            Objective(operator, LogScore(), densities, flat) if normalised else None,
+            None if self.why_no_h else Objective(operator, self.hyvarinen, densities, flat),
+        )
+
+
+@dataclass(frozen=True)
+class _HeldOut(Resampling):
+    """A problem to be solved without each fold in turn, and how to score it there."""
+
+    objectives: tuple[Objective | None, ...]
+
+
+def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Array:
+    """Fit to all observations but a fold; scores there, (scoring, fold), or NaN."""
+    (held_out,) = resamplings
+    fitter = held_out.fitter
+    counts = fitter.objective.counts.copy()
+    counts[fold] = 0.0
+    x = fitter.refit(counts, held_out.x)
+    scores = np.full((len(held_out.objectives), fold.size), np.nan)
+    for row, objective in zip(scores, held_out.objectives, strict=True):
+        if objective is not None:
+            row[:] = objective.at(fold).scores(x)
+    return scores

@@ -1,0 +1,253 @@
+"""The table that compares methods."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from lockquack.jets import Array
+from lockquack.methods.bench import Bench, Row
+from lockquack.methods.verdicts import FEW, SIMILAR, differences, judge
+from lockquack.totals import effective_number, error_of_total, total
+from lockquack.words import by_reason
+
+#: Verdicts of rows that cannot be told from the best.
+_NOT_WORSE = ("best", "noise")
+#: Letters across a printed table.
+_WIDTH = 100
+
+
+class Comparison(pd.DataFrame):
+    """The table of :func:`compare`: a data frame that prints what it recommends above itself.
+
+    Parts of it are plain data frames.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> from lockquack.testing import example_models
+    >>> table = lq.compare(example_models(), ["lock", "stack"])
+    >>> table.advice
+    'Recommended: model second alone, the simplest that cannot be told from the best, lock.'
+    >>> table.loc[["lock", "second"], "elpd"].round(1).tolist()
+    [-59.1, -63.0]
+    """
+
+    @property
+    def recommended(self) -> str:
+        """Name of the simplest row that cannot be told from the best."""
+        return str(self.attrs["recommended"])
+
+    @property
+    def advice(self) -> str:
+        """What it recommends, in a sentence."""
+        name, best = self.recommended, str(self.index[0])
+        what = f"model {name} alone" if self.loc[name, "kind"] == "model" else name
+        if name == best:
+            worse = bool((self["verdict"].iloc[1:] == "worse").all()) and len(self) > 1
+            why = "better than all others" if worse else "nothing simpler is as good"
+            return f"Recommended: {what}, the best; {why}."
+        return f"Recommended: {what}, the simplest that cannot be told from the best, {best}."
+
+    @property
+    def heading(self) -> str:
+        """What was compared, and how."""
+        about = self.attrs
+        weights = about["case_weights"]
+        counted = "" if weights is None else f" (case weights: sum {weights:.6g})"
+        return (
+            f"Ways to combine {about['models']} models of {about['observations']} observations"
+            f"{counted}, weights cross-validated in {about['folds']} folds (larger is better)"
+        )
+
+    @property
+    def caution(self) -> str:
+        """What to know of all standard errors; empty where there is nothing."""
+        if self.attrs["effective_observations"] >= FEW:
+            return ""
+        return f"Standard errors of fewer than {FEW} observations are rough."
+
+    def rounded(self, width: int = _WIDTH) -> pd.DataFrame:
+        """Return what fits into that many letters, rounded for reading.
+
+        Weights of the models are left out where they do not fit. Where there is no log score, the
+        Hyvärinen score leads.
+
+        Parameters
+        ----------
+        width
+            Letters across.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Texts.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> lq.compare(example_models(), ["lock", "stack"]).rounded()["verdict"].tolist()
+        ['best', 'noise', 'noise', 'noise']
+        """
+        names = {"elpd": "elpd", "elpd_diff": "diff", "dse": "se", "p_worse": "p_worse"}
+        if self.attrs["led_by"] == "hyvarinen":
+            names = {"hyvarinen": "H", "hyvarinen_diff": "diff", "hyvarinen_dse": "se"}
+        shown = pd.DataFrame(index=[str(name) for name in self.index])
+        for column, name in names.items():
+            digits = 2 if column == "p_worse" else 1
+            shown[name] = [_text(value, digits) for value in self[column]]
+        shown["verdict"] = list(self["verdict"])
+        if self["p_loo"].notna().any():
+            shown["p_loo"] = [_text(value, 1) for value in self["p_loo"]]
+        if (self["flags"] != "").any():
+            shown["flags"] = list(self["flags"])
+        with_weights = shown.copy()
+        for weight in (str(column) for column in self if str(column).startswith("weight[")):
+            name = weight.removeprefix("weight[").removesuffix("]")
+            with_weights[f"w({name})"] = [_text(value, 2) for value in self[weight]]
+        return with_weights if _width(with_weights) <= width else shown
+
+    def left_out(self, word: Callable[[str], str] = str) -> list[str]:
+        """Say which methods could not be used, and why: a line for each reason.
+
+        Parameters
+        ----------
+        word
+            How a reason is worded.
+
+        Returns
+        -------
+        list of str
+            Lines.
+
+        Examples
+        --------
+        >>> import lockquack as lq
+        >>> from lockquack.testing import example_models
+        >>> lq.compare(example_models(), ["lock", "stack"]).left_out()
+        []
+        """
+        reasons = by_reason(self.attrs["left_out"], word)
+        return [f"Left out: {names}. {why}" for why, names in reasons.items()]
+
+    def __repr__(self) -> str:
+        above, below = (
+            "\n".join(textwrap.fill(line, _WIDTH) for line in lines) for lines in self._around()
+        )
+        return "\n\n".join(part for part in (above, self.rounded().to_string(), below) if part)
+
+    def _repr_html_(self) -> str:
+        above, below = ("<br>".join(map(html.escape, lines)) for lines in self._around())
+        table = self.rounded(10**6).to_html(border=0, justify="right")
+        return f"<p>{above}</p>{table}<p>{below}</p>"
+
+    def _around(self) -> tuple[list[str], list[str]]:
+        """Lines above and below the table."""
+        return [self.heading, self.advice], [
+            *([self.caution] * bool(self.caution)),
+            *self.left_out(),
+        ]
+
+
+def tabulate(
+    methods: Mapping[str, Row],
+    bench: Bench,
+    *,
+    folds: int,
+    left_out: Mapping[str, str],
+    random_seed: int,
+) -> Comparison:
+    """Make the table of methods and models, the best first."""
+    rows, kinds = _with_models(methods, bench)
+    log_scores, h_scores, weights = (
+        np.stack([getattr(row, name) for row in rows.values()])
+        for name in ("log_scores", "h_scores", "weights")
+    )
+    counts = bench.case_weights
+    by_log, by_h = differences(log_scores, counts), differences(h_scores, counts)
+    in_nats = bool(np.isfinite(by_log.total[: len(methods)]).any())
+    leading = by_log if in_nats else by_h
+    doubtful = np.stack([bench.high_k[w > 0].any(axis=0) for w in weights])
+    verdicts = judge(
+        log_scores if in_nats else h_scores,
+        doubtful,
+        in_nats=in_nats,
+        random_seed=random_seed,
+        case_weights=counts,
+    )
+    elpd = total(log_scores, counts)
+    table = pd.DataFrame(
+        {
+            "elpd": elpd,
+            "elpd_diff": by_log.total if in_nats else np.nan,
+            "dse": by_log.se if in_nats else np.nan,
+            "p_worse": leading.p_worse,
+            "verdict": verdicts,
+            "flags": _flags(leading.total, doubtful, in_nats),
+            "hyvarinen": total(h_scores, counts),
+            "hyvarinen_diff": by_h.total,
+            "hyvarinen_dse": by_h.se,
+            "bad_k": doubtful.sum(axis=1),
+            "kind": kinds,
+            "p_loo": [row.p_loo for row in rows.values()],
+            **{f"weight[{name}]": weights[:, k] for k, name in enumerate(bench.models)},
+            "se": error_of_total(log_scores, counts),
+            "elpd_loo": elpd,
+            "scale": "log",
+        },
+        index=pd.Index(list(rows), name="method"),
+    )
+    order = np.argsort(-np.where(np.isnan(leading.total), -np.inf, leading.total), kind="stable")
+    table = table.iloc[order]
+    table.insert(0, "rank", np.arange(len(table)))
+    comparison = Comparison(table)
+    comparison.attrs = {
+        "recommended": _simplest(table, {name: row.complexity for name, row in rows.items()}),
+        "led_by": "elpd" if in_nats else "hyvarinen",
+        "models": len(bench.models),
+        "observations": bench.n_obs,
+        "case_weights": None if counts is None else float(counts.sum()),
+        "effective_observations": effective_number(counts, bench.n_obs),
+        "folds": folds,
+        "left_out": dict(left_out),
+    }
+    return comparison
+
+
+def _with_models(methods: Mapping[str, Row], bench: Bench) -> tuple[dict[str, Row], list[str]]:
+    """Put the models beside the methods; one that is called like a method is called a model."""
+    models = {
+        f"{name} (model)" if name in methods else name: row
+        for name, row in bench.single_models().items()
+    }
+    return {**methods, **models}, ["method"] * len(methods) + ["model"] * len(models)
+
+
+def _simplest(table: pd.DataFrame, complexity: Mapping[str, int]) -> str:
+    """Name the simplest row that cannot be told from the best; of equals, a model."""
+    eligible = table.index[table["verdict"].isin(_NOT_WORSE)]
+    return str(min(eligible, key=lambda row: (complexity[row], table.loc[row, "kind"] != "model")))
+
+
+def _flags(behind: Array, doubtful: Array, in_nats: bool) -> list[str]:
+    """Name what makes a difference to the best unreliable, as ArviZ and loo do."""
+    flags = []
+    for each, bad in zip(behind, doubtful.sum(axis=1), strict=True):
+        similar = in_nats and -SIMILAR < each < 0
+        flags.append(
+            ", ".join([f"|diff| < {SIMILAR:g}"] * int(similar) + [f"k̂: {bad}"] * int(bad > 0))
+        )
+    return flags
+
+
+def _text(value: float, digits: int) -> str:
+    return "" if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def _width(table: pd.DataFrame) -> int:
+    return len(table.to_string().splitlines()[0])

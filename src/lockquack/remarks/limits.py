@@ -1,0 +1,156 @@
+"""Remarks on scores that look at densities near the observations only, where that is not enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockquack.errors import BlindScoreWarning
+from lockquack.remarks.base import Remark, listed
+from lockquack.words import LOG_SCORE, STACKING, Text, advice
+
+_EVALUABLE = advice(
+    "models from from_family or a PPL adapter, whose normaliser is known",
+    "a likelihood by --family, so that the normaliser is known",
+)
+
+
+@dataclass(frozen=True)
+class MisledScore(Remark):
+    """A pool that the score prefers and that predicts worse than one model alone."""
+
+    code = "misled-score"
+    category = BlindScoreWarning
+    title = "The score was misled"
+    meaning = (
+        "The Hyvärinen score does not see the normaliser. So it can prefer a pool that has most of "
+        "its mass where nothing was observed. The log score of a pool is known within bounds "
+        "without a normaliser; here even the upper bound is below the log score of one of the "
+        "models alone, so the pool is worthless. It was passed over: the weights are the next best "
+        "that stand this test, if need be without the models that are named as left out. The "
+        "result is then the same as if they had not been given."
+    )
+    remedy = (
+        "Fit by the log score: `rule='log'`, which needs models that can be evaluated anywhere, or "
+        "`lq.stack`, which does not. Ask why a model that predicts so badly is there."
+    )
+    example = ("Hyvärinen", -1649.2, "right", -276.4, ("far",))
+
+    rule: str
+    #: What the log score of the pool that the score prefers is at most.
+    at_most: float
+    #: The best model by itself, and its log score.
+    model: str
+    alone: float
+    left_out: tuple[str, ...]
+
+    def _message(self) -> str:
+        left_out = f" {listed(self.left_out)} left out." if self.left_out else ""
+        verb = f" Models{left_out}" if len(self.left_out) > 1 else f" Model{left_out}"
+        return Text(
+            f"The {self.rule} score was misled: it prefers a pool whose log score is at most "
+            f"{self.at_most:.1f}, where model {self.model!r} alone has {self.alone:.1f}. That pool "
+            "was passed over.",
+            verb if self.left_out else "",
+            " Use ",
+            LOG_SCORE,
+            " or ",
+            STACKING,
+            ".",
+        )
+
+
+@dataclass(frozen=True)
+class UnseenWeight(Remark):
+    """Weights that the score does not depend on."""
+
+    code = "unseen-weight"
+    category = BlindScoreWarning
+    title = "A weight that the score cannot see"
+    meaning = (
+        "At every observation the model has next to no share in the pool: its mass lies where "
+        "nothing was observed. The score is the same whatever its weight, so only the prior says "
+        "something about it. Where its mass would cost the others more than 4 in log score, the "
+        "model is left out, and there is no standard error and no interval for its weight. "
+        "Otherwise it keeps the weight that the prior gives it, with the prior's interval."
+    )
+    remedy = "Leave the model out, or fit by the log score: `rule='log'`, or `lq.stack`."
+    example = ("Hyvärinen", ("far",), True)
+
+    rule: str
+    models: tuple[str, ...]
+    left_out: bool
+
+    def _message(self) -> str:
+        what = (
+            "Left out, because its mass would only be missing elsewhere; its weight has no interval"
+            if self.left_out
+            else "Its standard error and interval are those of the prior"
+        )
+        return Text(
+            f"The {self.rule} score cannot see the weight of {listed(self.models)}: at no "
+            f"observation has it a share in the pool. {what}. Use ",
+            LOG_SCORE,
+            " or ",
+            STACKING,
+            ".",
+        )
+
+
+@dataclass(frozen=True)
+class LogScoreUnknown(Remark):
+    """A pool of which it is not known whether it predicts better than one of its models."""
+
+    code = "log-score-unknown"
+    category = BlindScoreWarning
+    title = "Not known whether the pool is better than one model"
+    meaning = (
+        "The score that the weights were fitted by does not see the normaliser, and the models are "
+        "known at the observed outcomes only. So the log score of the pool is known within bounds, "
+        "which here are on both sides of that of the best model alone."
+    )
+    remedy = (
+        "Make the models with `from_family` or an adapter: then it is computed. Or use `lq.stack` "
+        "or `lq.lock`."
+    )
+    example = (-405.1, 303.2, "right", -276.4)
+
+    at_least: float
+    at_most: float
+    model: str
+    alone: float
+
+    def _message(self) -> str:
+        most = "any number" if self.at_most == float("inf") else f"{self.at_most:.1f}"
+        return Text(
+            "It is not known whether this pool predicts better than one model: its log score lies "
+            f"between {self.at_least:.1f} and {most}, that of model {self.model!r} alone is "
+            f"{self.alone:.1f}. It takes ",
+            _EVALUABLE,
+            ".",
+        )
+
+
+@dataclass(frozen=True)
+class ScoresDisagree(Remark):
+    """A model that one score chooses and another rejects."""
+
+    code = "scores-disagree"
+    category = BlindScoreWarning
+    title = "The log score prefers another model"
+    meaning = (
+        "The model was chosen by a score that looks at the shape of densities near the "
+        "observations. By the log score another one is clearly better."
+    )
+    remedy = "Choose by the log score, the default of `lq.select`, or combine the models."
+    example = ("wide", -412.0, "narrow", -276.4)
+
+    chosen: str
+    log_score: float
+    model: str
+    alone: float
+
+    def _message(self) -> str:
+        return (
+            f"The log score of the chosen model {self.chosen!r} is {self.log_score:.1f}, that of "
+            f"{self.model!r} {self.alone:.1f}: the two scores disagree."
+        )
