@@ -22,7 +22,8 @@ def assembled(blocks, pull):
     B, K = blocks.shape[:2]
     centring = sparse.eye_array(B) - np.ones((B, B)) / B
     return sparse.csr_array(
-        sparse.block_diag(list(blocks)) + pull * sparse.kron(centring, sparse.eye_array(K))
+        sparse.block_diag([sparse.coo_array(each) for each in blocks])
+        + pull * sparse.kron(centring, sparse.eye_array(K))
     )
 
 
