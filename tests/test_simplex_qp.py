@@ -116,7 +116,15 @@ def test_weights_are_on_the_simplex_and_inside_it_where_there_is_a_prior(thousan
 
 
 def test_the_cruder_frank_wolfe_gap_is_small_too(thousand):
-    for problem, solution in thousand:
+    # A prior below the rounding error of the objective leaves the tiniest weights, and so the
+    # slopes alpha / w that this gap is made of, to the machine's arithmetic.
+    felt = [
+        (problem, solution)
+        for problem, solution in thousand
+        if (problem.alpha[problem.alpha > 0] > 1e-13 * solution.scale).all()
+    ]
+    assert len(felt) > 900
+    for problem, solution in felt:
         rounding = np.abs(problem.Q).max() + np.ptp(problem.c) + problem.alpha.max()
         assert frank_wolfe_gap(problem, solution.x) <= 1e-7 * solution.scale + 1e-12 * rounding
 
