@@ -662,7 +662,7 @@ def unfinished(y, x):
     [
         (two_sites, UnsupportedError, "site\\(s\\) 'first', 'second'. Say which one"),
         (subsampled, UnsupportedError, "'obs' is subsampled, 3 of 9"),
-        (scaled, UnsupportedError, "'y' is scaled"),
+        (scaled, UnsupportedError, "'y' is scaled by 0.5 .*Draw with a scale of 1"),
         (one_event, UnsupportedError, "All 9 outcomes .* \\(Normal\\).*Leave out .to_event"),
         (process, UnsupportedError, "one event .* \\(MultivariateNormal\\).*a joint one"),
         (
@@ -686,6 +686,43 @@ def test_an_outcome_that_others_depend_on_is_refused():
     draws = {"mu": RNG.normal(size=SHAPE)}
     with pytest.raises(UnsupportedError, match="'z' depends on the outcomes at the site 'y'"):
         from_numpyro(downstream, draws, model_kwargs={"y": REAL}, site="y")
+
+
+def test_scales_that_differ_are_case_weights():
+    weight = RNG.uniform(0.5, 2.0, size=N)
+
+    def model(x, weight, y, z=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("people", len(x)):
+            with handlers.scale(scale=weight), handlers.mask(mask=MASK):
+                numpyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
+            if z is not None:
+                numpyro.sample("z", dist.Normal(slope * x, 1.0).mask(MASK), obs=z)
+
+    x, slope = X[:, 0], RNG.normal(size=SHAPE)
+    arguments = {"x": x, "weight": weight, "y": REAL}
+    got = from_numpyro(model, {"slope": slope}, model_kwargs=arguments)
+    mu = slope[..., None] * x[MASK]
+    assert_same(got, lq.from_family("normal", y=REAL[MASK], mu=mu, sigma=1.0))
+    np.testing.assert_array_equal(got.observations.weights, weight[MASK])
+    given = from_numpyro(model, {"slope": slope}, model_kwargs=arguments, weights=weight[MASK] + 1)
+    np.testing.assert_array_equal(given.observations.weights, weight[MASK] + 1)
+    arguments["z"] = REAL
+    with pytest.raises(UnsupportedError, match="'y', 'z' have different scales"):
+        from_numpyro(model, {"slope": slope}, model_kwargs=arguments, site=["y", "z"])
+
+
+def test_a_lag_among_the_covariates_is_said():
+    def model(before, y):
+        rho = numpyro.sample("rho", dist.Uniform(-1, 1))
+        numpyro.sample("y", dist.Normal(rho * before, 1.0), obs=y)
+
+    rho, panel = RNG.uniform(size=SHAPE), RNG.normal(size=(9, 2))
+    for y in (REAL, panel):
+        for before, lagged in ((y[:-1], True), (y[:-1][::-1], False)):
+            arguments = {"before": before, "y": y[1:]}
+            got = from_numpyro(model, {"rho": rho}, model_kwargs=arguments)
+            assert got.likelihood.given_earlier == lagged
 
 
 def test_forgotten_outcomes_are_asked_for():

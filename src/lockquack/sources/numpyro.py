@@ -36,6 +36,7 @@ from lockquack.sources.numpyro_new_data import (
 from lockquack.sources.numpyro_outcomes import (
     Outcome,
     Part,
+    case_weights,
     is_same,
     observations,
     read_outcome,
@@ -69,8 +70,9 @@ def from_numpyro(
     computed anew. Entries that are masked are left out of the observations.
 
     Do not trust it where the model's likelihood is not in its observed sites, as with
-    ``numpyro.factor``: use :func:`from_jax` there. Subsampled plates, scaled sites and sites whose
-    event is a whole series are refused. Discrete sites give log densities only.
+    ``numpyro.factor``: use :func:`from_jax` there. Subsampled plates, sites that are scaled as a
+    whole and sites whose event is a whole series are refused. Discrete sites give log densities
+    only.
 
     Parameters
     ----------
@@ -88,7 +90,8 @@ def from_numpyro(
         ``"log"`` or another name of :func:`from_family` if the values of the site are that
         function of the outcome, as in ``obs=jnp.log(y)``; see :func:`from_pymc`.
     weights
-        Case weights: how often each observation counts; see :meth:`Model.with_weights`.
+        Case weights: how often each observation counts; see :meth:`Model.with_weights`. None:
+        those of ``handlers.scale``, where it scales observations differently.
 
     Returns
     -------
@@ -120,6 +123,7 @@ def from_numpyro(
     source = fitted.source(kwargs, chosen, outcome, stored=stored)
     if len(chosen) == 1:
         source = source.named(chosen[0].name)
+    weights = case_weights(chosen, outcome) if weights is None else weights
     return Model(on_natural_scale(source, transform)).with_weights(weights)
 
 
@@ -208,7 +212,7 @@ class _Fitted:
             likelihood=Likelihood(
                 _title(sites),
                 discrete=all(discrete),
-                given_earlier=density.coupling.earlier,
+                given_earlier=density.coupling.earlier or density.coupling.lagged,
                 not_scored=density.coupling.not_scored,
             ),
             evaluator=Evaluator(

@@ -30,6 +30,8 @@ class Coupling:
     earlier: bool = False
     #: Those of earlier observations through the distribution of a site itself.
     inside: bool = False
+    #: Those of earlier observations, which the model was handed as covariates.
+    lagged: bool = False
     #: Other components of the same outcome: a mediator, and what it acts on.
     within: bool = False
     #: Factors with data of their own, which are no part of the outcomes.
@@ -52,13 +54,14 @@ def find_coupling(entries: Entries, draw: Draw) -> Coupling:
     after, other_after = probe(rows, moved)
     _require_alone(entries, other_before, other_after)
     not_scored = _factors_with_data(entries, draw) if other_before else ()
+    lagged = entries.has_lags()
     if _same(before, after).all():
-        return Coupling(not_scored=not_scored)
+        return Coupling(lagged=lagged, not_scored=not_scored)
     _require_not_itself(probe, before)
     dependence = find_dependence(probe.logp, probe.first_rows, discrete=probe.discrete)
     dependence.require_factors()
     within = entries.outcome.beside and _depends_within(probe, before)
-    return Coupling(dependence.on_earlier, within=within, not_scored=not_scored)
+    return Coupling(dependence.on_earlier, lagged=lagged, within=within, not_scored=not_scored)
 
 
 class _Probe:

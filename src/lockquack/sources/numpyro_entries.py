@@ -15,6 +15,7 @@ from lockquack.jets import Numeric
 from lockquack.sources.jax_precision import double_precision, with_arrays
 from lockquack.sources.numpyro_outcomes import Outcome
 from lockquack.sources.numpyro_sites import Draw, Program, run, unwrapped
+from lockquack.sources.probing import is_lagged
 
 #: Arrays of more axes are not looked through for outcomes in another order of axes.
 _MOST_AXES = 3
@@ -34,18 +35,34 @@ class Entries:
 
     def run(self, theta: Draw, rows: Any = None) -> Mapping[str, Any]:
         """Trace the model with a draw and, if they are given, other outcomes, (n,) or (n, d)."""
-        import jax
-
         if rows is None:
             return run(self.model, theta, self.kwargs)
 
-        def change(array: Any) -> Any:
-            return self._put(array, rows)
+        model, kwargs = self._changed(lambda array: self._put(array, rows))
+        return run(model, theta, kwargs, self.outcome.at_sites(rows))
+
+    def has_lags(self) -> bool:
+        """Whether a covariate holds the outcomes of earlier observations beside later ones."""
+        rows = np.asarray(self.outcome.rows, dtype=np.float64).reshape(len(self.outcome.rows), -1)
+        grid, found = self.outcome.grid, []
+
+        def note(array: Any) -> Any:
+            shape = np.shape(array)
+            if shape[: len(grid)] == grid:
+                flat = np.asarray(array).reshape(len(rows), *shape[len(grid) :])
+                found.append(is_lagged(flat, rows))
+            return array
+
+        self._changed(note)
+        return any(found)
+
+    def _changed(self, change: Callable[[Any], Any]) -> tuple[Program, dict[str, Any]]:
+        """Put other arrays in place of those of the model and of its arguments."""
+        import jax
 
         with double_precision():
             model = with_arrays(self.model, change)
-            kwargs = jax.tree.map(lambda value: _in_tables(value, change), dict(self.kwargs))
-        return run(model, theta, kwargs, self.outcome.at_sites(rows))
+            return model, jax.tree.map(lambda value: _in_tables(value, change), dict(self.kwargs))
 
     def terms(self, theta: Draw, at: Any, given: Any = None) -> Any:
         """Log densities at outcomes ``at``, (n,), or (n, site) where they are side by side.

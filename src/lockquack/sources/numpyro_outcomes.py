@@ -174,18 +174,36 @@ def _masked(outcome: Outcome, sites: Sequence[Site]) -> Outcome:
 
 
 def _require_whole(site: Site) -> None:
-    """Refuse observations that count more or less than once, and incomplete ones."""
-    if site.scale is not None and not np.all(np.asarray(site.scale) == 1):
+    """Refuse outcomes that are not observed as a whole, and likelihoods that are tempered."""
+    scale = 1.0 if site.scale is None else np.asarray(site.scale)
+    if np.ptp(scale) == 0 and np.max(scale) != 1:
         raise UnsupportedError(
-            f"The site {site.name!r} is scaled (handlers.scale): its observations count more or "
-            "less than once, and leaving one out is not what leave-one-out formulas assume. Give "
-            "the densities by lq.from_arrays with held-out scores instead."
+            f"The site {site.name!r} is scaled by {np.max(scale):g} (handlers.scale): its draws "
+            "are of a posterior to which all outcomes contribute more or less than once, and "
+            "leaving one out is not what leave-one-out formulas assume. Draw with a scale of 1. "
+            "Scales that differ between observations are taken for case weights."
         )
     if not np.all([np.all(mask) for mask in site.inner_masks]):
         raise UnsupportedError(
             f"The site {site.name!r} has masked components of outcomes. Leave out the outcomes "
             "that are not complete, by masking them as a whole."
         )
+
+
+def case_weights(sites: Sequence[Site], outcome: Outcome) -> NDArray[np.float64] | None:
+    """Return how often each observation counts, where ``handlers.scale`` says so, or None."""
+    each = []
+    for site, part in zip(sites, outcome.parts, strict=True):
+        lead = part.shape[: len(part.shape) - len(site.event_shape)]
+        scale = 1.0 if site.scale is None else np.asarray(site.scale, dtype=np.float64)
+        each.append(np.broadcast_to(scale, lead).reshape(-1))
+    if outcome.beside and not all(np.array_equal(weights, each[0]) for weights in each):
+        raise UnsupportedError(
+            f"The sites {_listed(sites)} have different scales (handlers.scale), so there is no "
+            "one case weight for each observation. Scale all of them alike."
+        )
+    together = each[0] if outcome.beside else np.concatenate(each)
+    return None if (together == 1).all() else together[outcome.kept]
 
 
 def _plates_agree(sites: Sequence[Site]) -> bool:

@@ -26,7 +26,7 @@ def _schools(J, sigma, y=None):
         numpyro.sample("obs", dist.Normal(theta, sigma), obs=y)
 
 
-@CORPUS.case("hierarchy", "eight schools, centred")
+@CORPUS.case("hierarchy", "eight schools, centred", quick=True)
 def eight_schools_centred():
     arguments = {"J": 8, "sigma": SCHOOLS_SIGMA, "y": SCHOOLS_Y}
     return Example(_schools, arguments, sites=("obs",))
@@ -277,8 +277,8 @@ def subsampled():
     "not each observation once",
     "likelihood raised to a power by handlers.scale",
     goes_in="no",
-    reason="observations count more or less than once",
-    says="is scaled",
+    reason="the draws are of another posterior, to which all outcomes contribute less than once",
+    says="is scaled by 0.5",
 )
 def power_posterior():
     import numpyro
@@ -290,3 +290,17 @@ def power_posterior():
             numpyro.sample("y", dist.Normal(b * x, 1.0), obs=y)
 
     return Example(model, {"x": X, "y": Y})
+
+
+@CORPUS.case("not each observation once", "survey weights by handlers.scale", quick=True)
+def survey_weights():
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model(x, weight, y=None):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.3))
+        with numpyro.plate("people", len(x)), numpyro.handlers.scale(scale=weight):
+            numpyro.sample("y", dist.Normal(b * x, sigma), obs=y)
+
+    return Example(model, {"x": X, "weight": RNG.uniform(0.5, 2.0, size=8), "y": Y})

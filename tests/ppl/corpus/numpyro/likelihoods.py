@@ -35,7 +35,7 @@ def normal_mixture():
     return Example(model, {"y": Y})
 
 
-@CORPUS.case("mixture", "outliers: MixtureGeneral of a normal and a Student-t")
+@CORPUS.case("mixture", "outliers: MixtureGeneral of a normal and a Student-t", quick=True)
 def outliers():
     import jax.numpy as jnp
     import numpyro
@@ -95,6 +95,7 @@ def vector_mixture():
     goes_in="no",
     reason="the sampler summed out a discrete latent site, so there are no draws of it",
     says="MixtureSameFamily",
+    quick=True,
 )
 def enumerated_mixture():
     import jax.numpy as jnp
@@ -124,6 +125,7 @@ def enumerated_mixture():
     goes_in="log",
     reason="the density does not vanish where it is cut off",
     says="cut off",
+    quick=True,
 )
 def truncated():
     import numpyro
@@ -180,10 +182,7 @@ def german_tanks():
 
 @CORPUS.case(
     "cut off",
-    "shifted log-normal response times: the support begins at a parameter",
-    goes_in="log",
-    reason="the support ends at a place that is a parameter",
-    says="depends on its parameters",
+    "shifted log-normal response times: the support begins at a parameter, the density smoothly",
 )
 def shifted_lognormal():
     import numpyro
@@ -209,6 +208,7 @@ def shifted_lognormal():
     goes_in="log",
     reason="censored outcomes have a probability, not a density",
     says="atoms",
+    quick=True,
 )
 def right_censored():
     import jax.numpy as jnp
@@ -267,7 +267,7 @@ def factor():
     return Example(model, {"x": X, "y": Y})
 
 
-@CORPUS.case("circular", "angles, von Mises with a regression of the direction")
+@CORPUS.case("circular", "angles, von Mises with a regression of the direction", quick=True)
 def von_mises():
     import jax.numpy as jnp
     import numpyro
@@ -307,9 +307,10 @@ def von_mises_mixture():
 @CORPUS.case(
     "shares and counts",
     "beta regression of proportions",
-    goes_in="log",
-    reason="the density need not vanish at 0 and 1: use the weighted score there",
-    says="does not vanish",
+    goes_in="H of logit y",
+    reason="its density need not vanish at 0 and 1",
+    says="does not vanish smoothly at",
+    quick=True,
 )
 def beta_regression():
     import jax
@@ -330,7 +331,7 @@ def beta_regression():
     "compositions, Dirichlet regression",
     goes_in="log",
     reason="components of a composition cannot vary on their own",
-    says="bounded",
+    says="simplex",
 )
 def dirichlet_regression():
     import jax.numpy as jnp
@@ -415,6 +416,7 @@ def zero_inflated_counts():
     goes_in="log",
     reason="the density has a kink at its mode",
     says="kink",
+    quick=True,
 )
 def quantile_regression():
     import numpyro
@@ -430,7 +432,7 @@ def quantile_regression():
     return Example(model, {"x": X, "y": Y})
 
 
-@CORPUS.case("vector outcomes", "multivariate normal with a correlation matrix")
+@CORPUS.case("vector outcomes", "multivariate normal with a correlation matrix", quick=True)
 def multivariate():
     import jax.numpy as jnp
     import numpyro

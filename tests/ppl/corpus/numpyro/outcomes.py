@@ -30,7 +30,7 @@ def masked_outcomes():
     return Example(model, {"x": X, "y": y}, kept=np.flatnonzero(OBSERVED), concrete=True)
 
 
-@CORPUS.case("missing values", "missing outcomes imputed, obs_mask")
+@CORPUS.case("missing values", "missing outcomes imputed, obs_mask", quick=True)
 def imputed_outcomes():
     import numpyro
     import numpyro.distributions as dist
@@ -198,7 +198,7 @@ def groups_in_a_loop():
     return Example(model, arguments, sites=("y_a", "y_b"), site=["y_a", "y_b"])
 
 
-@CORPUS.case("several outcomes", "one site for each observation, y_0, y_1, …")
+@CORPUS.case("several outcomes", "one site for each observation, y_0, y_1, …", quick=True)
 def site_for_each():
     import numpyro
     import numpyro.distributions as dist

@@ -14,7 +14,9 @@ COUNTS = RNG.poisson(2.0, size=N)
 POSITIVE = RNG.gamma(3.0, 0.5, size=N)
 
 
-@CORPUS.case("regression", "linear regression with two predictors, one of them optional")
+@CORPUS.case(
+    "regression", "linear regression with two predictors, one of them optional", quick=True
+)
 def divorce():
     import numpyro
     import numpyro.distributions as dist
@@ -152,6 +154,7 @@ def latent_process():
     goes_in="no",
     reason="all outcomes are one event of a multivariate normal: there are no single observations",
     says="are one event",
+    quick=True,
 )
 def marginal_process():
     import jax.numpy as jnp
@@ -296,6 +299,7 @@ def zero_inflated_poisson():
     goes_in="log",
     reason="classes have no derivatives",
     says="discrete",
+    quick=True,
 )
 def ordinal():
     import numpyro

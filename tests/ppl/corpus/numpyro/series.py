@@ -9,6 +9,10 @@ from tests.ppl.corpus.numpyro.example import CORPUS, Example
 RNG = np.random.default_rng(13)
 T = 8
 Y = np.cumsum(RNG.normal(size=T)) * 0.5
+GIVEN_EARLIER = {
+    "remark": "given-earlier-outcomes",
+    "reason": "each density is given the earlier outcomes",
+}
 
 
 @CORPUS.case("time series", "stochastic volatility, a random walk of log variances")
@@ -67,7 +71,12 @@ def random_walk():
     return Example(model, {"y": Y})
 
 
-@CORPUS.case("time series", "autoregression of order 2 by scan, the first two values are data")
+@CORPUS.case(
+    "time series",
+    "autoregression of order 2 by scan, the first two values are data",
+    **GIVEN_EARLIER,
+    quick=True,
+)
 def autoregression():
     import jax.numpy as jnp
     import numpyro
@@ -93,7 +102,11 @@ def autoregression():
     return Example(model, {"y": jnp.asarray(Y)}, kept=np.arange(2, T), series=True)
 
 
-@CORPUS.case("time series", "autoregression in a for loop: sites y_2, y_3, …, one for each time")
+@CORPUS.case(
+    "time series",
+    "autoregression in a for loop: sites y_2, y_3, …, one for each time",
+    **GIVEN_EARLIER,
+)
 def autoregression_by_loop():
     import numpyro
     import numpyro.distributions as dist
@@ -110,7 +123,7 @@ def autoregression_by_loop():
     return Example(model, {"y": Y}, sites=sites, site="y_*", kept=np.arange(1, T), series=True)
 
 
-@CORPUS.case("time series", "autoregression with the lag as a covariate")
+@CORPUS.case("time series", "autoregression with the lag as a covariate", **GIVEN_EARLIER)
 def lag_as_covariate():
     import numpyro
     import numpyro.distributions as dist
@@ -124,7 +137,11 @@ def lag_as_covariate():
     return Example(model, {"before": Y[:-1], "y": Y[1:]}, series=True)
 
 
-@CORPUS.case("time series", "exponential smoothing (Holt and Winters), y read inside the scan")
+@CORPUS.case(
+    "time series",
+    "exponential smoothing (Holt and Winters), y read inside the scan",
+    **GIVEN_EARLIER,
+)
 def holt_winters():
     import jax.numpy as jnp
     import numpyro
@@ -155,7 +172,9 @@ def holt_winters():
     return Example(model, {"y": jnp.asarray(Y), "n_seasons": 3}, sites=("pred",), series=True)
 
 
-@CORPUS.case("time series", "GARCH: the variance follows the squares of earlier outcomes")
+@CORPUS.case(
+    "time series", "GARCH: the variance follows the squares of earlier outcomes", **GIVEN_EARLIER
+)
 def garch():
     import jax.numpy as jnp
     import numpyro
@@ -177,7 +196,9 @@ def garch():
     return Example(model, {"r": Y}, ("r",), ("r",), series=True)
 
 
-@CORPUS.case("time series", "several autoregressions side by side, series in columns")
+@CORPUS.case(
+    "time series", "several autoregressions side by side, series in columns", **GIVEN_EARLIER
+)
 def panel():
     import jax.numpy as jnp
     import numpyro
@@ -198,7 +219,9 @@ def panel():
     return Example(model, {"y": RNG.normal(size=(5, 2))}, series=True)
 
 
-@CORPUS.case("time series", "vector autoregression, an outcome is the vector of one time")
+@CORPUS.case(
+    "time series", "vector autoregression, an outcome is the vector of one time", **GIVEN_EARLIER
+)
 def vector_autoregression():
     import jax.numpy as jnp
     import numpyro
