@@ -163,52 +163,17 @@ def tabulate(
     random_seed: int,
 ) -> Comparison:
     """Make the table of methods and models, the best first."""
-    rows, kinds = _with_models(methods, bench)
-    log_scores, h_scores, weights = (
-        np.stack([getattr(row, name) for row in rows.values()])
-        for name in ("log_scores", "h_scores", "weights")
-    )
     counts = bench.case_weights
-    by_log, by_h = differences(log_scores, counts), differences(h_scores, counts)
-    in_nats = bool(np.isfinite(by_log.total[: len(methods)]).any())
-    leading = by_log if in_nats else by_h
-    doubtful = np.stack([bench.high_k[w > 0].any(axis=0) for w in weights])
-    verdicts = judge(
-        log_scores if in_nats else h_scores,
-        doubtful,
-        in_nats=in_nats,
-        random_seed=random_seed,
-        case_weights=counts,
-    )
-    elpd = total(log_scores, counts)
-    table = pd.DataFrame(
-        {
-            "elpd": elpd,
-            "elpd_diff": by_log.total if in_nats else np.nan,
-            "dse": by_log.se if in_nats else np.nan,
-            "p_worse": leading.p_worse,
-            "verdict": verdicts,
-            "flags": _flags(leading.total, doubtful, in_nats),
-            "hyvarinen": total(h_scores, counts),
-            "hyvarinen_diff": by_h.total,
-            "hyvarinen_dse": by_h.se,
-            "bad_k": doubtful.sum(axis=1),
-            "kind": kinds,
-            "p_loo": [row.p_loo for row in rows.values()],
-            **{f"weight[{name}]": weights[:, k] for k, name in enumerate(bench.models)},
-            "se": error_of_total(log_scores, counts),
-            "elpd_loo": elpd,
-            "scale": "log",
-        },
-        index=pd.Index(list(rows), name="method"),
-    )
-    order = np.argsort(-np.where(np.isnan(leading.total), -np.inf, leading.total), kind="stable")
-    table = table.iloc[order]
+    by_log = any(np.isfinite(total(row.log_scores, counts)) for row in methods.values())
+    rows, kinds = _with_models(methods, bench)
+    table = _unsorted(rows, kinds, bench, by_log, random_seed)
+    score = table["elpd_diff" if by_log else "hyvarinen_diff"].fillna(-np.inf)
+    table = table.iloc[np.argsort(-score.to_numpy(), kind="stable")]
     table.insert(0, "rank", np.arange(len(table)))
     comparison = Comparison(table)
     comparison.attrs = {
         "recommended": _simplest(table, {name: row.complexity for name, row in rows.items()}),
-        "led_by": "elpd" if in_nats else "hyvarinen",
+        "led_by": "elpd" if by_log else "hyvarinen",
         "models": len(bench.models),
         "observations": bench.n_obs,
         "case_weights": None if counts is None else float(counts.sum()),
@@ -217,6 +182,42 @@ def tabulate(
         "left_out": dict(left_out),
     }
     return comparison
+
+
+def _unsorted(
+    rows: Mapping[str, Row], kinds: list[str], bench: Bench, by_log: bool, random_seed: int
+) -> pd.DataFrame:
+    """Score and judge the rows; without ``by_log``, by the Hyvärinen score."""
+    log_scores, h_scores, weights = (
+        np.stack([getattr(row, name) for row in rows.values()])
+        for name in ("log_scores", "h_scores", "weights")
+    )
+    counts, nan = bench.case_weights, np.full(len(rows), np.nan)
+    log_apart, h_apart = differences(log_scores, counts), differences(h_scores, counts)
+    scores, apart = (log_scores, log_apart) if by_log else (h_scores, h_apart)
+    doubtful = np.stack([bench.high_k[w > 0].any(axis=0) for w in weights])
+    elpd = total(log_scores, counts)
+    columns = {
+        "elpd": elpd,
+        "elpd_diff": log_apart.total if by_log else nan,
+        "dse": log_apart.se if by_log else nan,
+        "p_worse": apart.p_worse,
+        "verdict": judge(
+            scores, doubtful, in_nats=by_log, random_seed=random_seed, case_weights=counts
+        ),
+        "flags": _flags(apart.total, doubtful, by_log),
+        "hyvarinen": total(h_scores, counts),
+        "hyvarinen_diff": h_apart.total,
+        "hyvarinen_dse": h_apart.se,
+        "bad_k": doubtful.sum(axis=1),
+        "kind": kinds,
+        "p_loo": [row.p_loo for row in rows.values()],
+        **{f"weight[{name}]": weights[:, k] for k, name in enumerate(bench.models)},
+        "se": error_of_total(log_scores, counts),
+        "elpd_loo": elpd,
+        "scale": "log",
+    }
+    return pd.DataFrame(columns, index=pd.Index(list(rows), name="method"))
 
 
 def _with_models(methods: Mapping[str, Row], bench: Bench) -> tuple[dict[str, Row], list[str]]:

@@ -186,32 +186,10 @@ def scores(contents: Contents) -> str:
     )
 
 
-def _methods(comparison: Comparison | Missing) -> Sequence[str]:
+def _methods(comparison: Comparison | Missing) -> list[str]:
+    """Show all methods and models side by side, or say why not."""
     if isinstance(comparison, Missing):
         return [paragraph(f"Methods were not compared. {comparison.why}", soft=True)]
-    headings = {
-        "elpd": "log score",
-        "elpd_diff": "difference",
-        "dse": "±\u00a0se",
-        "hyvarinen": "Hyvärinen score",
-        "hyvarinen_diff": "difference",
-        "hyvarinen_dse": "±\u00a0se",
-    }
-    columns: list[Column] = [
-        ("verdict", list(comparison["verdict"])),
-        ("flags", list(comparison["flags"])),
-    ]
-    columns += [
-        numbers(heading, comparison[column], 1)
-        for column, heading in headings.items()
-        if comparison[column].notna().any()
-    ]
-    weights = [str(column) for column in comparison if str(column).startswith("weight[")]
-    if len(weights) <= _FEW_MODELS:
-        columns += [
-            numbers(f"weight of {column[len('weight[') : -1]}", comparison[column], 2)
-            for column in weights
-        ]
     parts = [
         paragraph(
             "All methods and models side by side. Here the weights were fitted to some of the "
@@ -225,21 +203,43 @@ def _methods(comparison: Comparison | Missing) -> Sequence[str]:
         height = 0.7 + 0.23 * len(comparison)
         drawn = draw_inline("compare", lambda axes: plot_compare(comparison, ax=axes[0]), height)
         parts.append(figure(drawn, "Differences to the best method, with two standard errors."))
-    parts.append(table("method", comparison.index, columns))
+    parts.append(table("method", comparison.index, _columns_of_methods(comparison)))
     if (comparison["verdict"] == "not known").any():
-        parts.append(
-            paragraph(
-                "Where no log score is shown, it is not known: the combination has a normaliser, "
-                "which takes the models' densities away from the observed outcomes. The Hyvärinen "
-                "score needs none.",
-                soft=True,
-            )
+        missing = (
+            "Where no log score is shown, it is not known: the combination has a normaliser, "
+            "which takes the models' densities away from the observed outcomes. The Hyvärinen "
+            "score needs none."
         )
-    left_out = comparison.left_out()
+        parts.append(paragraph(missing, soft=True))
+    left_out = [paragraph(line, soft=True) for line in comparison.left_out()]
     if left_out:
-        reasons = (paragraph(line, soft=True) for line in left_out)
-        parts.append(folded("Methods that were left out, and why", *reasons))
+        parts.append(folded("Methods that were left out, and why", *left_out))
     return parts
+
+
+def _columns_of_methods(comparison: Comparison) -> list[Column]:
+    """Verdicts, those scores that are known, and the weights of the models if they are few."""
+    headings = {
+        "elpd": "log score",
+        "elpd_diff": "difference",
+        "dse": "±\u00a0se",
+        "hyvarinen": "Hyvärinen score",
+        "hyvarinen_diff": "difference",
+        "hyvarinen_dse": "±\u00a0se",
+    }
+    known = [column for column in headings if comparison[column].notna().any()]
+    weights = [str(column) for column in comparison if str(column).startswith("weight[")]
+    names = [column.removeprefix("weight[").removesuffix("]") for column in weights]
+    return [
+        ("verdict", list(comparison["verdict"])),
+        ("flags", list(comparison["flags"])),
+        *(numbers(headings[column], comparison[column], 1) for column in known),
+        *(
+            numbers(f"weight of {name}", comparison[column], 2)
+            for name, column in zip(names, weights, strict=True)
+            if len(weights) <= _FEW_MODELS
+        ),
+    ]
 
 
 def calibration(contents: Contents) -> str:
