@@ -216,7 +216,7 @@ def test_different_supports_are_noted(rng):
     }
     with pytest.warns(SupportWarning, match=r"'lognormal' on \(0, inf\)"):
         lq.lock(models)
-    with pytest.warns(SupportWarning, match="mixture of them lives where any does"):
+    with pytest.warns(SupportWarning, match="mixture allows every outcome that one of them allows"):
         fit = lq.equal(unheard(models))
     assert (fit.logpdf(-1.0) > -np.inf).all()
 

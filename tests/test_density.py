@@ -247,7 +247,7 @@ def test_unreliable_weights_are_warned_of(rng):
     y = np.append(rng.normal(size=20), 40.0)
     mu, sigma = rng.normal(scale=0.5, size=(4, 500)), np.exp(0.4 * rng.normal(size=(4, 500)))
     fit = lq.lock({"t": lq.from_family("normal", y=y, mu=mu, sigma=2 * sigma)})
-    with pytest.warns(ParetoWarning, match="unreliable, of model 't' at . observ") as caught:
+    with pytest.warns(ParetoWarning, match="unreliable: those of model 't' at . observ") as caught:
         fit.logpdf(loo=True)
     assert [w.filename for w in caught] == [__file__]
 

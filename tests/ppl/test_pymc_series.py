@@ -87,7 +87,7 @@ def test_pools_of_a_series_are_normalised_one_step_ahead():
 
 
 def test_it_is_said_once_for_all_series():
-    with pytest.warns(LikelihoodWarning, match="'a', 'b' are given the earlier outcomes"):
+    with pytest.warns(LikelihoodWarning, match="'a', 'b' are conditional on the earlier outcomes"):
         fit = lq.lock({"a": lagged(1), "b": lagged(2)})
     assert [each.code for each in fit.remarks].count("given-earlier-outcomes") == 1
 

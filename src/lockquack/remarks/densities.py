@@ -40,13 +40,13 @@ class HighParetoK(Remark):
     category = ParetoWarning
     title = "Leave-one-out densities are unreliable"
     meaning = (
-        "A few draws carry the prediction of an observation without itself (Pareto k̂ is high). "
+        "The leave-one-out prediction of an observation rests on a few draws (Pareto k̂ is high). "
         "Usually the model is surprised by that observation. Log scores, leave-one-out densities "
         "and calibration are uncertain there. Hyvärinen scores of the models, and of locking, are "
         "not."
     )
     remedy = (
-        "Look at the observation that is named; use a likelihood with heavier tails, draw more, "
+        "Check the observation that is named. Use a likelihood with heavier tails, draw more, "
         "fit the model again without the observation and give held-out predictions, or use "
         "`lq.lock`."
     )
@@ -64,10 +64,10 @@ class HighParetoK(Remark):
 
     def _message(self) -> str:
         pairs = zip(self.models, self.counts, strict=True)
-        where = ", ".join(f"of model {name!r} at {count}" for name, count in pairs)
+        where = ", ".join(f"of model {name!r} at {count} observation(s)" for name, count in pairs)
         return (
-            f"Leave-one-out densities are unreliable, {where} observation(s): Pareto k̂ above "
-            f"{self.limit:.2f}, worst {self.worst:.2f} for {self.worst_model!r} at "
+            f"Leave-one-out densities are unreliable: those {where}. Pareto k̂ is above "
+            f"{self.limit:.2f} there, and largest, {self.worst:.2f}, for {self.worst_model!r} at "
             f"{self.observation}. {_CONSEQUENCES[self.affected]}"
         )
 
@@ -84,7 +84,7 @@ class WrongNormaliser(Remark):
         "found, usually because of draws with extreme parameters, such as a scale near zero."
     )
     remedy = (
-        "Look at the observation that is named; `fit.predict().log_norm()` shows the error of each."
+        "Check the observation that is named; `fit.predict().log_norm()` shows the error at each."
     )
     example = (3, 4e-5, "observation 17")
 
@@ -95,9 +95,8 @@ class WrongNormaliser(Remark):
 
     def _message(self) -> str:
         return (
-            f"The normaliser may be wrong at {self.count} observation(s): by {self.error:.1e} of "
-            "its size, or so much of a model's mass was not found, at "
-            f"{self.observation}."
+            f"The normaliser may be wrong at {self.count} observation(s): at {self.observation} by "
+            f"{self.error:.1e} of its size, or that share of a model's mass was not found."
         )
 
 
@@ -114,7 +113,7 @@ class UncertainNormaliser(Remark):
         "Hyvärinen score do not need it."
     )
     remedy = (
-        "Ask whether one of the models should be there. "
+        "Ask whether all of the models belong in the combination. "
         "`fit.sample(10_000, method='smc')['sampling_stats']` has normalisers from more draws."
     )
     example = (3, 0.12, 0.84, "observation 17")
@@ -139,8 +138,8 @@ class UnreliableDraws(Remark):
     category = MonteCarloWarning
     title = "Draws of the combination are unreliable"
     meaning = (
-        "The models disagree at some observations, and importance or sequential sampling of the "
-        "combination did badly there."
+        "The models disagree at some observations, where importance or sequential sampling of the "
+        "combination works badly."
     )
     remedy = (
         "Sample with `method='auto'` or `method='smc'`, draw more, or accept "

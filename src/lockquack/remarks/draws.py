@@ -15,9 +15,7 @@ class SingleChain(Remark):
     code = "single-chain"
     category = MonteCarloWarning
     title = "A single chain"
-    meaning = (
-        "Chains that disagree cannot be noticed, so Monte Carlo errors (`mcse`) may be too small."
-    )
+    meaning = "Whether chains agree is not known: Monte Carlo errors (`mcse`) may be too small."
     remedy = "Run at least two chains, better four."
     example = (("normal", "student"),)
 
@@ -25,7 +23,7 @@ class SingleChain(Remark):
 
     def _message(self) -> str:
         return (
-            f"Only one chain for {listed(self.models)}: chains that disagree cannot be noticed, "
+            f"Only one chain for {listed(self.models)}: it cannot be checked whether chains agree, "
             "so the Monte Carlo standard errors (mcse) are unreliable."
         )
 
@@ -39,7 +37,7 @@ class HardlyAnyDraws(Remark):
     title = "Hardly any draws"
     meaning = (
         "The Monte Carlo errors of the scores (`mcse`) are not known. They may be larger than all "
-        "others, so no standard errors and intervals of the weights are shown either."
+        "other errors, so no standard errors or intervals of the weights are shown either."
     )
     remedy = "Draw more."
     example = (("normal",),)
@@ -88,11 +86,11 @@ class HandfulOfDraws(Remark):
     category = MonteCarloWarning
     title = "Predictions that rest on a handful of draws"
     meaning = (
-        "At some observations all but a handful of draws give the outcome almost no density, and "
-        "an in-sample or held-out average is that of the handful."
+        "At some observations all but a handful of draws give the outcome almost no density, so "
+        "that the in-sample or held-out prediction is an average over this handful."
     )
     remedy = (
-        "Look at these observations; use leave-one-out scores, or a likelihood with heavier tails."
+        "Check these observations; use leave-one-out scores, or a likelihood with heavier tails."
     )
     example = (("normal",), "normal", 3.2)
 
@@ -118,7 +116,7 @@ class DependentDraws(Remark):
     title = "Draws that depend on each other"
     meaning = (
         "Consecutive draws are alike, or chains disagree, so that averages over the draws of this "
-        "model are worth those of far fewer independent ones. `lockquack check` looks for it."
+        "model are as uncertain as over far fewer independent draws. `lockquack check` reports it."
     )
     remedy = "Run longer chains, or find out why they mix badly."
     example = (85.0, 100, 4)
@@ -130,5 +128,6 @@ class DependentDraws(Remark):
     def _message(self) -> str:
         return (
             f"The log density has only {self.effective:.0f} effective draws at its worst "
-            f"observation; {self.wanted} for each of {self.chains} chains are wanted. Draw more."
+            f"observation; it should have {self.wanted} for each of {self.chains} chains. Draw "
+            "more."
         )

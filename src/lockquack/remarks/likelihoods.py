@@ -16,14 +16,14 @@ class GivenEarlierOutcomes(Remark):
     category = LikelihoodWarning
     title = "Densities given earlier outcomes"
     meaning = (
-        "The model is of a series: the density of an outcome is given the earlier ones, "
-        "p(yₜ | y₁, …, yₜ₋₁, θ), and their product is the density of the series. Scores are of "
-        "these one-step-ahead densities. What leave-one-out leaves out is one of them, not one "
-        "time: the later densities are still given the outcome that was left out. Derivatives are "
-        "of each density in its own outcome, the earlier ones held at their observed values."
+        "The model is of a series: the density of an outcome is conditional on the earlier ones, "
+        "p(yₜ | y₁, …, yₜ₋₁, θ), and the product of these densities is that of the series. They "
+        "are what is scored, one step ahead. Leave-one-out leaves out one of them, not one time: "
+        "the later densities are still conditional on the outcome that was left out. Derivatives "
+        "are of each density in its own outcome, the earlier ones held at their observed values."
     )
     remedy = (
-        "Nothing, where one-step-ahead predictions are what you want. To score predictions "
+        "Nothing, if one-step-ahead predictions are what you want. To score predictions "
         "from the past only, fit the model again to the beginnings of the series and give held-out "
         "predictions, `scores='held-out'`."
     )
@@ -33,9 +33,9 @@ class GivenEarlierOutcomes(Remark):
 
     def _message(self) -> str:
         return (
-            f"The densities of {listed(self.models)} are given the earlier outcomes of a series: "
-            "p(yₜ | y₁, …, yₜ₋₁, θ). Leave-one-out leaves out one of these terms, not all that "
-            "depends on the outcome."
+            f"The densities of {listed(self.models)} are conditional on the earlier outcomes of a "
+            "series: p(yₜ | y₁, …, yₜ₋₁, θ). Leave-one-out leaves out one of these terms, not "
+            "everything that depends on the outcome."
         )
 
 
@@ -47,10 +47,10 @@ class NotScored(Remark):
     category = LikelihoodWarning
     title = "Data that are not scored"
     meaning = (
-        "Terms that are added to the model's log density hold data of their own, as where censored "
-        "outcomes come in through a `pm.Potential`. They shape the posterior, but they do not tell "
-        "which of their numbers are outcomes, so the model is scored for its observed variable "
-        "alone: of survival times, for the events and not for the censored ones."
+        "Terms that are added to the model's log density hold further data, as where censored "
+        "outcomes enter through a `pm.Potential`. They shape the posterior, but nothing says which "
+        "of their numbers are outcomes, so only the observed variable is scored: of survival "
+        "times, the events and not the censored ones."
     )
     remedy = (
         "If these data are outcomes, put them into the observed variable: "
@@ -64,6 +64,6 @@ class NotScored(Remark):
 
     def _message(self) -> str:
         return (
-            f"Model {self.model!r} has data of its own in {listed(self.terms)}, which no score "
-            "sees: if they are outcomes, as censored ones are, it is scored without them."
+            f"Model {self.model!r} has further data in {listed(self.terms)}, which are not scored: "
+            "if they are outcomes, such as censored ones, its scores leave them out."
         )

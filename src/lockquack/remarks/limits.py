@@ -25,9 +25,9 @@ class MisledScore(Remark):
         "The Hyvärinen score does not see the normaliser. So it can prefer a pool that has most of "
         "its mass where nothing was observed. The log score of a pool is known within bounds "
         "without a normaliser; here even the upper bound is below the log score of one of the "
-        "models alone, so the pool is worthless. It was passed over: the weights are the next best "
-        "that stand this test, if need be without the models that are named as left out. The "
-        "result is then the same as if they had not been given."
+        "models alone, so the pool is worthless. It was rejected: the weights are the next best "
+        "that pass this test, if necessary without the models that are named as left out. The "
+        "result is then the same as if these had not been given."
     )
     remedy = (
         "Fit by the log score: `rule='log'`, which needs models that can be evaluated anywhere, or "
@@ -44,14 +44,11 @@ class MisledScore(Remark):
     left_out: tuple[str, ...]
 
     def _message(self) -> str:
-        left_out = f" {listed(self.left_out)} left out." if self.left_out else ""
-        verb = f" Models{left_out}" if len(self.left_out) > 1 else f" Model{left_out}"
+        left_out = f" Left out: {listed(self.left_out)}." if self.left_out else ""
         return Text(
             f"The {self.rule} score was misled: it prefers a pool whose log score is at most "
             f"{self.at_most:.1f}, where model {self.model!r} alone has {self.alone:.1f}. That pool "
-            "was passed over.",
-            verb if self.left_out else "",
-            " Use ",
+            f"was rejected.{left_out} Use ",
             LOG_SCORE,
             " or ",
             STACKING,
@@ -68,10 +65,10 @@ class UnseenWeight(Remark):
     title = "A weight that the score cannot see"
     meaning = (
         "At every observation the model has next to no share in the pool: its mass lies where "
-        "nothing was observed. The score is the same whatever its weight, so only the prior says "
-        "something about it. Where its mass would cost the others more than 4 in log score, the "
-        "model is left out, and there is no standard error and no interval for its weight. "
-        "Otherwise it keeps the weight that the prior gives it, with the prior's interval."
+        "nothing was observed. The score is the same whatever its weight, so that only the prior "
+        "determines it. If its mass would cost the others more than 4 in log score, the model is "
+        "left out, and there is no standard error and no interval for its weight. Otherwise it "
+        "keeps the weight that the prior gives it, with the prior's interval."
     )
     remedy = "Leave the model out, or fit by the log score: `rule='log'`, or `lq.stack`."
     example = ("Hyvärinen", ("far",), True)
@@ -82,13 +79,14 @@ class UnseenWeight(Remark):
 
     def _message(self) -> str:
         what = (
-            "Left out, because its mass would only be missing elsewhere; its weight has no interval"
+            "It is left out, because its mass would only be taken from the others; its weight has "
+            "no interval"
             if self.left_out
             else "Its standard error and interval are those of the prior"
         )
         return Text(
-            f"The {self.rule} score cannot see the weight of {listed(self.models)}: at no "
-            f"observation has it a share in the pool. {what}. Use ",
+            f"The {self.rule} score cannot see the weight of {listed(self.models)}, without a "
+            f"share in the pool at any observation. {what}. Use ",
             LOG_SCORE,
             " or ",
             STACKING,
@@ -105,8 +103,8 @@ class LogScoreUnknown(Remark):
     title = "Not known whether the pool is better than one model"
     meaning = (
         "The score that the weights were fitted by does not see the normaliser, and the models are "
-        "known at the observed outcomes only. So the log score of the pool is known within bounds, "
-        "which here are on both sides of that of the best model alone."
+        "known at the observed outcomes only. So the log score of the pool is known within bounds "
+        "only, and that of the best model alone lies between them."
     )
     remedy = (
         "Make the models with `from_family` or an adapter: then it is computed. Or use `lq.stack` "
@@ -124,7 +122,7 @@ class LogScoreUnknown(Remark):
         return Text(
             "It is not known whether this pool predicts better than one model: its log score lies "
             f"between {self.at_least:.1f} and {most}, that of model {self.model!r} alone is "
-            f"{self.alone:.1f}. It takes ",
+            f"{self.alone:.1f}. To know it, give ",
             _EVALUABLE,
             ".",
         )

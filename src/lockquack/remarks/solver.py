@@ -31,7 +31,7 @@ class StoppedEarly(Remark):
     def _message(self) -> str:
         stopped = f"The solver stopped early ({self.status}): "
         if self.gap is None:
-            return f"{stopped}a slope of {self.relative:.2g} of the objective's size is left."
+            return f"{stopped}the slope left is {self.relative:.2g} of the objective's size."
         return (
             f"{stopped}the objective may be up to {self.gap:.2g} from its optimum, "
             f"{self.relative:.2g} of its size."
@@ -46,9 +46,9 @@ class SeveralOptima(Remark):
     category = ConvergenceWarning
     title = "Several optima"
     meaning = (
-        "The objective is not convex, and less than half of the searches, from different starts, "
-        "ended at the solution. There may be a better one: where so few agreed, many more starts "
-        "found one in about every second case."
+        "The objective is not convex, and fewer than half of the searches, from different starts, "
+        "ended at the solution. There may be a better one: where so few agreed, a search with many "
+        "more starts found one in about half of the cases."
     )
     remedy = (
         "Use an operator with fewer parameters, fix the phases or the order, or take more "

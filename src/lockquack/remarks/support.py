@@ -32,9 +32,9 @@ class SlowEdge(Remark):
         return Text(
             f"Near {', '.join(f'{at:g}' for at in self.edges)} the score has no finite variance, "
             "because densities vanish there only like a low power of the distance. The standard "
-            "errors of scores and weights are too small. ",
+            "errors of scores and weights are too small. With ",
             WEIGHTED_BY_LOG,
-            ", or a model of a transform, has no such edge.",
+            ", or a model of a transformed outcome, there is no such edge.",
         )
 
 
@@ -46,7 +46,8 @@ class DifferentSupports(Remark):
     category = SupportWarning
     title = "Models that deem different outcomes possible"
     meaning = (
-        "A mixture of them lives where any does, a log-linear pool only where all with weight do."
+        "A mixture allows every outcome that one of them allows, a log-linear pool only those that "
+        "all models with weight allow."
     )
     remedy = "Decide which outcomes are possible, and use models that say the same."
     example = ((("normal", float("-inf"), float("inf")), ("gamma", 0.0, float("inf"))),)
@@ -62,8 +63,8 @@ class DifferentSupports(Remark):
     def _message(self) -> str:
         each = "; ".join(f"{name!r} on ({low:g}, {high:g})" for name, low, high in self.supports)
         return (
-            f"The models have different supports: {each}. A mixture of them lives where any does, "
-            "a log-linear pool only where all of those with weight do."
+            f"The models have different supports: {each}. A mixture allows every outcome that one "
+            "of them allows, a log-linear pool only those that all models with weight allow."
         )
 
 
@@ -75,8 +76,8 @@ class NormaliserUnchecked(Remark):
     category = SupportWarning
     title = "A normaliser that may not exist"
     meaning = (
-        "Weights whose sum is free were fitted to models that are known at the observed outcomes "
-        "only."
+        "The weights need not sum to one, and the models are known at the observed outcomes only: "
+        "whether the pool can be normalised was not checked."
     )
     remedy = "Keep the weights on the simplex, or make the models with `from_family` or an adapter."
     example = ("normal",)

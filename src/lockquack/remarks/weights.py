@@ -71,9 +71,9 @@ class FewObservations(Remark):
     category = IdentifiabilityWarning
     title = "Too few observations for standard errors"
     meaning = (
-        "Of so few observations nobody can tell how much weights and scores would differ for "
-        "others. In simulations an interval of 90 % contained the right weight in one of three "
-        "cases with two observations, in less than three of four below ten. So standard errors and "
+        "So few observations do not tell how much weights and scores would differ with other data. "
+        "In simulations, 90 % intervals contained the right weight in one of three cases with two "
+        "observations, and in fewer than three of four with less than ten. So standard errors and "
         "intervals are left blank; `fit.bootstrap()` draws weights all the same."
     )
     remedy = "Take equal weights (`lq.equal`), or more observations."
@@ -85,7 +85,7 @@ class FewObservations(Remark):
     def _message(self) -> str:
         return (
             f"There are {self.count} observation(s), too few for standard errors and intervals, "
-            f"which take {self.wanted}. The weights may be anything."
+            f"which need at least {self.wanted}. The weights may be anything."
         )
 
 
