@@ -63,10 +63,11 @@ def test_the_rule_is_kronrods():
 def test_the_error_estimate_bounds_the_error(density, width):
     # One panel, whose rule is compared with a much finer one.
     def components(y, rows):
-        return density(y)[None]
+        with np.errstate(over="ignore"):  # the tails, which are left out below
+            return density(y)[None]
 
     edge = -10.0 if width == 10.0 else -width / 2
-    line = Line(np.array([[edge, edge + width, edge + 2 * width]]), (edge - 1.0, 30.0))
+    line = Line(np.array([[edge, edge + width, edge + 2 * width]]), (-np.inf, np.inf))
     coarse = Grid.lay(components, line)
     inside = (coarse.panels.start >= 0) & (coarse.panels.stop <= 2)
     coarse = Grid(line, coarse.panels[inside])

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit
 from typing_extensions import override
 
 from lockquack.errors import unknown_name
@@ -138,7 +138,8 @@ class Transform(ABC):
 
         This weight vanishes where z has no end.
         """
-        slope, first, _ = self._slopes(confine(y, self.domain))
+        with np.errstate(over="ignore"):  # of the second derivative, which is not needed
+            slope, first, _ = self._slopes(confine(y, self.domain))
         root = 1.0 / slope
         return Change(root, -2.0 * first * root * root)
 
@@ -223,6 +224,10 @@ class LogDistance(Transform):
         with np.errstate(over="ignore"):
             return self.end + self._side * np.exp(self._side * z)
 
+    def log_stretch(self, z: Array) -> Array:
+        """Return log dy/dz."""
+        return self._side * z
+
     def edge(self, edge: Edge) -> Edge:
         """Turn the rate r of the tail that goes to a into the power r - 1 of the distance."""
         if edge.at == -self._side * np.inf:
@@ -303,6 +308,10 @@ class Logit(Transform):
         """Return y = a + (b - a)/(1 + exp(-z))."""
         return np.asarray(self.low + self._width * expit(z))
 
+    def log_stretch(self, z: Array) -> Array:
+        """Return log dy/dz."""
+        return np.asarray(math.log(self._width) + log_expit(z) + log_expit(-z))
+
     def edge(self, edge: Edge) -> Edge:
         """Turn the rate r of a tail exp(-r|z|) into the power r - 1 of the distance to a bound."""
         at = float(self.backward(np.asarray(edge.at)))
@@ -354,6 +363,22 @@ class Exp(Transform):
 
     def _slopes(self, y: Array) -> tuple[Array, Array, Array]:
         return self._forward(y), np.ones_like(y), np.zeros_like(y)
+
+
+def unbounded(support: tuple[float, float]) -> LogDistance | Logit | None:
+    """Return the function that makes the whole line of a support; None where it is that already.
+
+    Examples
+    --------
+    >>> unbounded((0.0, np.inf)).label, unbounded((0.0, 1.0)).label
+    ('log(y - 0)', 'logit y')
+    """
+    low, high = support
+    if np.isinf(low) and np.isinf(high):
+        return None
+    if np.isfinite(low) and np.isfinite(high):
+        return Logit(low, high)
+    return LogDistance(low) if np.isinf(high) else LogDistance(high, above=False)
 
 
 TRANSFORMS: dict[str, Transform] = {

@@ -110,6 +110,16 @@ class PooledDistribution(HasIntervals):
         return self._norms[2 : 2 + len(self.models)]
 
     @property
+    def holds_nodes(self) -> bool:
+        """Whether questions are answered from nodes that are there, not laid again for each."""
+        return True
+
+    @property
+    def wrong(self) -> Array:
+        """How wrong the quadrature may be, (n,): relative error, or mass of a model it missed."""
+        return np.maximum(self.relative_error, self.missing.max(axis=0))
+
+    @property
     def pareto_k(self) -> Array:
         """Pareto k̂ of each model and observation, (K, n); zero unless leave-one-out."""
         return self._norms[2 + len(self.models) :]
@@ -216,6 +226,11 @@ class StreamedDistribution(PooledDistribution):
     """
 
     progressbar: bool | None
+
+    @property
+    @override
+    def holds_nodes(self) -> bool:
+        return False
 
     @override
     def _ask(self, question: Question, *tables: Array) -> Array:

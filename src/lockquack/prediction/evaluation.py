@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -22,9 +22,20 @@ from lockquack.prediction.distribution import (
     distribution_of,
 )
 from lockquack.prediction.draws import WeightedDraws, sample_mixture, stored_mixture
-from lockquack.prediction.examine import examine_density, examine_draws, examine_pareto
+from lockquack.prediction.examine import (
+    examine_density,
+    examine_draws,
+    examine_moment,
+    examine_pareto,
+    examine_quadrature,
+)
 from lockquack.prediction.members import require_evaluable
-from lockquack.prediction.pooled import Normalised, evaluate_mixture, observed_densities
+from lockquack.prediction.pooled import (
+    GroupDistribution,
+    Normalised,
+    evaluate_mixture,
+    observed_densities,
+)
 from lockquack.prediction.vectors import normalise_by_draws, sample_each
 from lockquack.quadrature.intervals import HasIntervals, IntervalKind
 from lockquack.remarks import Remark, warn
@@ -60,8 +71,11 @@ class Evaluation:
 
     @cached_property
     def pooled(self) -> PooledDistribution:
-        """The distributions of scalar outcomes."""
-        return distribution_of(*self.used, loo=self.loo, progressbar=self.progressbar)
+        """The distributions of scalar outcomes; warns once where nodes do not resolve them."""
+        pooled = distribution_of(*self.used, loo=self.loo, progressbar=self.progressbar)
+        if pooled.holds_nodes:
+            self._warn(*examine_quadrature(pooled.wrong, self.observations))
+        return pooled
 
     @cached_property
     def marginals(self) -> PooledDistribution | WeightedDraws:
@@ -69,6 +83,20 @@ class Evaluation:
         if not self.is_evaluable:
             return stored_mixture(*self.used, loo=self.loo)
         return self.pooled if self.is_scalar else WeightedDraws.of(self.draws.reshape(_DRAWS, -1))
+
+    @cached_property
+    def mean(self) -> Array:
+        """Means of outcomes, or of their components; warns once where there are none."""
+        return self._examined("mean", self.marginals.mean())
+
+    @cached_property
+    def var(self) -> Array:
+        """Variances, likewise."""
+        return self._examined("variance", self.marginals.var())
+
+    def _examined(self, moment: str, values: Array) -> Array:
+        self._warn(*examine_moment(moment, values, self.observations))
+        return values
 
     @cached_property
     def draws(self) -> Array:
@@ -126,19 +154,21 @@ class Evaluation:
         """Calibrate pools of the models, and each model, by the outcomes."""
         y, sources = self.observations.values.reshape(1, -1), sources_of(self.models)
         question = partial(intervals_and_cdf, probs=probs, kind=kind)
+        reliable = partial(_with_error, question=question)
         if not self.is_scalar or not all(source.can.evaluate for source in sources.values()):
             drawn = self._marginals_of(pools)
             return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
         answers = ask_side_by_side(
             sources,
             [*pools.values(), *map(OneModel, range(len(sources)))],
-            question,
+            reliable,
             y,
             loo=self.loo,
             progressbar=self.progressbar,
         )
+        self._warn(*examine_quadrature(answers[:, -1].max(axis=0), self.observations))
         names = [*pools, *sources]
-        return {name: Calibrated(each) for name, each in zip(names, answers, strict=True)}
+        return {name: Calibrated(each[:-1]) for name, each in zip(names, answers, strict=True)}
 
     def _marginals_of(self, pools: Mapping[str, Pool]) -> dict[str, HasIntervals]:
         alone = Pool(Linear(), np.ones(1), 1)
@@ -156,3 +186,8 @@ class Evaluation:
 
     def _warn(self, *remarks: Remark) -> None:
         warn(*remarks, told=told_of(self.models))
+
+
+def _with_error(group: GroupDistribution, y: Array, *, question: Callable[..., Array]) -> Array:
+    """Answer a question, and say below it how wrong the quadrature behind it may be."""
+    return np.concatenate([question(group, y), group.wrong[None]])

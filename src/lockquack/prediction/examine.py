@@ -15,6 +15,7 @@ from lockquack.remarks.base import Remark
 from lockquack.remarks.densities import (
     Affected,
     HighParetoK,
+    NoMoment,
     UncertainNormaliser,
     UnreliableDraws,
     WrongNormaliser,
@@ -63,6 +64,14 @@ def examine_quadrature(wrong: Array, observations: Observations) -> list[Remark]
         return []
     worst = int(wrong.argmax())
     return [WrongNormaliser(bad, float(wrong[worst]), observations.describe(worst))]
+
+
+def examine_moment(moment: str, values: Array, observations: Observations) -> list[Remark]:
+    """Remark on means or variances (n × d,) that are not finite."""
+    missing = np.flatnonzero(~np.isfinite(values.reshape(observations.n, -1)).all(axis=1))
+    if not missing.size:
+        return []
+    return [NoMoment(moment, missing.size, observations.describe(int(missing[0])))]
 
 
 def examine_density(

@@ -13,6 +13,7 @@ from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
 from lockquack.kernels.choice import kernels_for
 from lockquack.models.source import Source
 from lockquack.quadrature.grid import Components, Rows
+from lockquack.transforms import LogDistance, Logit, unbounded
 from lockquack.words import NAME_ITS_LIKELIHOOD
 
 #: Multiples of a component's spread, either side of its location, where the line is cut.
@@ -21,6 +22,8 @@ MULTIPLES = np.array([-7.0, -3.5, 0.0, 3.5, 7.0])
 _GAP = 2.5
 #: Ratio of the extent of all modes to the width of one from which a ladder joins them.
 _LADDER = 4.0
+#: Spreads that a mode keeps from an edge.
+_INSIDE = 1e-3
 #: Numbers that evaluating draws on nodes holds at once: they should stay in a core's cache.
 _NUMBERS_AT_ONCE = 2**16
 #: Points at which a density is looked at, or a few times as many.
@@ -188,12 +191,15 @@ def break_points(
 ) -> Array:
     """Choose break points (row, break) from where the components have their mass.
 
-    Around each mode they follow its spread. Where modes differ much in width or place, they
-    grow from there like powers of two to the extent of all: a panel is never so long that its
-    nodes miss what happens at its end. Those too close to their neighbour are put onto it,
-    which leaves an empty panel.
+    They are on the scale on which the line is whole. Around each mode they follow its spread.
+    Where modes differ much in width or place, they grow from there like powers of two to the
+    extent of all: a panel is never so long that its nodes miss what happens at its end. Those too
+    close to their neighbour are put onto it, which leaves an empty panel.
     """
+    scale = unbounded(support)
     bulks = _bulks(members, detailed)  # (mode, multiple, row)
+    if scale is not None:
+        bulks = _on_scale(bulks, scale)
     low, high = bulks.min(axis=1), bulks.max(axis=1)
     extent = np.ptp(bulks, axis=(0, 1))
     width = np.where(high > low, high - low, extent)
@@ -202,15 +208,30 @@ def break_points(
     ladder = width * (2.0 ** np.arange(1, doublings + 1)[:, None, None] - 1.0)
     rungs = (bulks, high + ladder, low - ladder)
     points = np.concatenate([each.reshape(-1, extent.size) for each in rungs])
-    # A break point on the very edge leaves no tail to map: keep a hair of the extent away.
-    hair = 1e-3 * extent
-    points = np.clip(points, low.min(axis=0) - extent, high.max(axis=0) + extent)
-    points = np.sort(np.clip(points, support[0] + hair, support[1] - hair), axis=0)
+    points = np.sort(np.clip(points, low.min(axis=0) - extent, high.max(axis=0) + extent), axis=0)
     gap = _GAP / np.ptp(MULTIPLES) * width.min(axis=0)
     for k in range(1, len(points)):
         points[k] = np.where(points[k] - points[k - 1] < gap, points[k - 1], points[k])
     edges = _inner_edges(members, support)
+    if scale is not None:
+        edges = scale.forward(edges)
     return np.sort(np.concatenate([points, np.tile(edges[:, None], extent.size)]), axis=0).T
+
+
+def _on_scale(bulks: Array, scale: LogDistance | Logit) -> Array:
+    """Bring places around modes (mode, multiple, row) to the scale that makes the line whole.
+
+    A spread that is large next to the distance of its mode to an edge counts as its logarithm.
+    """
+    low, high = scale.domain
+    middle = bulks[:, MULTIPLES.size // 2]
+    reach = np.maximum(bulks.max(axis=1) - middle, middle - bulks.min(axis=1))
+    spread = reach / MULTIPLES.max()  # on the side that no edge cut off
+    spread = np.where(spread > 0, spread, _INSIDE * np.ptp(bulks, axis=(0, 1)))
+    inside = np.clip(middle, low + _INSIDE * spread, high - _INSIDE * spread)
+    z = scale.forward(inside)
+    width = np.arcsinh(spread * np.exp(-scale.log_stretch(z)))
+    return z[:, None] + MULTIPLES[:, None] * width[:, None]
 
 
 def _inner_edges(members: Sequence[PredictiveDensity], support: tuple[float, float]) -> Array:

@@ -25,6 +25,8 @@ from lockquack.quadrature.intervals import HasIntervals
 _SLACK = 1e-3
 #: Density slopes, in the log distance, below which quadrature needs no help with moments.
 _LIGHT = -8.0
+#: Distances beyond this are as good as infinite.
+_FARTHEST = 1e300
 #: Lower probabilities among which the shortest interval is looked for, and steps from there.
 _STARTS, _GOLDEN_STEPS = 33, 48
 
@@ -67,6 +69,11 @@ class GroupDistribution(HasIntervals):
         log_norm, error = self.group.log_norm(self.pool)
         return np.vstack([log_norm, error, self.group.missing, self.group.pareto_k])
 
+    @property
+    def wrong(self) -> Array:
+        """How wrong the quadrature may be, (n,): relative error, or mass of a model it missed."""
+        return np.maximum(self.norms[1], self.group.missing.max(axis=0))
+
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at outcomes (point, n) → (K, point, n)."""
         return log_components(self.models, self.group.obs, y, loo=self.loo)
@@ -93,7 +100,7 @@ class GroupDistribution(HasIntervals):
         if grid is None or not isinstance(rows, ContinuousRows):
             return np.stack(rows.moments())
         slopes = _tail_slopes(grid, self.pool)
-        if slopes.max() > _LIGHT:
+        if slopes.max() > _LIGHT or grid.line.scale is not None:
             mean, var = self._heavy_moments(grid, slopes.max(axis=0))
         else:
             mean, var = rows.moments()
@@ -107,13 +114,12 @@ class GroupDistribution(HasIntervals):
 
         The logarithm of the weight joins the components, so that the pool can multiply by it.
         """
-        breaks = grid.line.breaks
-        middle, scale = breaks.mean(axis=1), np.maximum(np.ptp(breaks, axis=1), 1e-300)
+        middle, scale = grid.line.middle()
         power = np.select([slope < -3.0 - _SLACK, slope < -2.0 - _SLACK], [1.0, 0.5])
         evaluate, own = self._components(), self.pool
 
         def weight(y: Array, rows: Rows) -> Array:
-            return power[rows] * np.log1p(np.square((y - middle[rows]) / scale[rows]))
+            return 2.0 * power[rows] * np.log(np.hypot(1.0, (y - middle[rows]) / scale[rows]))
 
         def augmented(y: Array, rows: Rows) -> Array:
             return np.concatenate([evaluate(y, rows), weight(y, rows)[None]])
@@ -148,23 +154,44 @@ class GroupDistribution(HasIntervals):
 def _tail_slopes(grid: Grid, pool: Integrand) -> Array:
     """Slopes of the log density in the log distance far out, (side, row); −inf at an edge.
 
-    Between the two outermost nodes, which lie far beyond all break points.
+    Between two nodes far beyond all break points: the outermost two of those at which outcomes
+    and densities can be told from infinity and zero.
     """
     panels, line = grid.panels, grid.line
     last = line.breaks.shape[1] - 1
+    middle, _ = line.middle()
     slopes = np.full((2, grid.n_rows), -np.inf)
-    ends = ((panels.start == -1.0, [0, 1]), (panels.stop == last + 1.0, [-1, -2]))
-    for side, (outermost, nodes) in enumerate(ends):
+    for side, beyond in enumerate((panels.stop <= 0.0, panels.start >= last)):
         if not np.isinf(line.support[side]):
             continue
-        row = panels.row[outermost]
-        half = (panels.stop[outermost] - panels.start[outermost]) / 2
-        t = panels.start[outermost] + half + half * NODES[nodes, None]
-        distance = np.abs(line.place(t, row)[0] - line.breaks[row].mean(axis=1))
+        row = panels.row[beyond]
+        half = (panels.stop[beyond] - panels.start[beyond]) / 2
+        y, _ = line.place(panels.start[beyond] + half + half * NODES[:, None], row)
         with np.errstate(invalid="ignore"):
-            far, near = pool(panels.log_components[:, nodes][..., outermost], row)
-            slope = (far - near) / np.log(distance[0] / distance[1])
-        slopes[side, row] = np.where(np.isfinite(slope), slope, -np.inf)
+            logs = pool(panels.log_components[..., beyond], row)
+            distance = np.abs(y - middle[row])
+        slopes[side] = _outermost_slope(logs, distance, np.broadcast_to(row, y.shape), grid.n_rows)
+    return slopes
+
+
+def _outermost_slope(logs: Array, distance: Array, row: Rows, n_rows: int) -> Array:
+    """Slope of some points (any shape) of each row at infinity; −inf where there are too few.
+
+    From the three outermost: that between the last two, and how it changed with 1 / distance.
+    """
+    known = np.isfinite(logs) & (distance > 0) & (distance < _FARTHEST)
+    logs, distance, row = logs[known], np.log(distance[known]), row[known]
+    order = np.lexsort((distance, row))
+    logs, distance, row = logs[order], distance[order], row[order]
+    end = np.searchsorted(row, np.arange(n_rows), side="right")
+    enough = np.flatnonzero(end - np.searchsorted(row, np.arange(n_rows)) >= 3)
+    last = end[enough, None] - np.array([3, 2, 1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.diff(logs[last]) / np.diff(distance[last])
+        near, far = (np.exp(-(distance[last[:, k]] + distance[last[:, k + 1]]) / 2) for k in (0, 1))
+        slope = slope[:, 1] + (slope[:, 1] - slope[:, 0]) * far / (near - far)
+    slopes = np.full(n_rows, -np.inf)
+    slopes[enough] = np.where(np.isfinite(slope), slope, -np.inf)
     return slopes
 
 

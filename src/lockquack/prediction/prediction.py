@@ -230,7 +230,7 @@ class Prediction:
         return self._label(ends, {"ci_bound": _BOUNDS}, "interval")
 
     def mean(self) -> xr.DataArray:
-        """Mean at each observation; NaN or infinite where tails are too heavy to have one.
+        """Mean at each observation; NaN or infinite where tails are too heavy, with a warning.
 
         Returns
         -------
@@ -243,10 +243,10 @@ class Prediction:
         >>> lq.lock(lq.example_models()).predict(loo=True).mean().round(1).values[:3]
         array([ 0.9, -1.1,  0.8])
         """
-        return self._label(self._evaluation.marginals.mean()[None], None, "mean")
+        return self._label(self._evaluation.mean[None], None, "mean")
 
     def var(self) -> xr.DataArray:
-        """Variance at each observation; infinite where tails are too heavy to have one.
+        """Variance at each observation; infinite where tails are too heavy, with a warning.
 
         Returns
         -------
@@ -259,7 +259,7 @@ class Prediction:
         >>> lq.lock(lq.example_models()).predict().var().round(2).values[:3]
         array([1.02, 1.04, 1.01])
         """
-        return self._label(self._evaluation.marginals.var()[None], None, "var")
+        return self._label(self._evaluation.var[None], None, "var")
 
     def mode(self) -> xr.DataArray:
         """Outcome of the highest density at each observation.

@@ -62,6 +62,7 @@ class ContinuousRows:
     start: Array  # (panel,), in t, sorted within a row
     stop: Array
     coefficients: Array  # (15, panel): Legendre coefficients of dF/du, u from −1 to 1
+    heights: Array  # (15, panel): dF/du at the nodes
     log_norm: Array  # (row,)
     relative_error: Array  # (row,)
 
@@ -76,6 +77,7 @@ class ContinuousRows:
             logs = _normalised_logs(grid, pool, log_norm)
             rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
             rough &= grid.panels.stop - grid.panels.start > 1e-10
+            rough &= _noise(logs, grid.panels.noise) < _ACCURATE
             if not rough.any():
                 break
             grid = grid.halved(components(), rough)
@@ -84,7 +86,8 @@ class ContinuousRows:
             panels.row, panels.start, panels.stop, _normalised_logs(grid, pool, log_norm)
         )
         order = np.lexsort((start, row))
-        coefficients = LEGENDRE @ np.exp(logs[:, order])
+        heights = np.exp(logs[:, order])
+        coefficients = LEGENDRE @ heights
         # What the finer panels add up to differs from one by rounding, which upper tails notice.
         total = np.bincount(row[order], weights=2.0 * coefficients[0], minlength=log_norm.size)
         return cls(
@@ -93,6 +96,7 @@ class ContinuousRows:
             start[order],
             stop[order],
             coefficients / total[row[order]],
+            heights / total[row[order]],
             log_norm,
             integral.relative_error[0],
         )
@@ -109,9 +113,14 @@ class ContinuousRows:
 
     @cached_property
     def _below(self) -> Array:
-        """Probability of the row's panels before each panel."""
-        total = np.concatenate([[0.0], np.cumsum(self.mass)])
-        return total[:-1] - total[self._first[self.row]]
+        """Probability of the row's panels before each panel.
+
+        Added up within each row: small ones would drown in the sum over all rows.
+        """
+        slot = np.arange(self.row.size) - self._first[self.row]
+        table = np.zeros((self.n_rows, slot.max() + 2))
+        table[self.row, slot + 1] = self.mass
+        return np.cumsum(table, axis=1)[self.row, slot]
 
     @cached_property
     def _first(self) -> Rows:
@@ -144,7 +153,8 @@ class ContinuousRows:
             share = self.mass[panel] * (slope + 1) / (slope + 2)
             shift += np.bincount(row, share * (start - middle[row]), minlength=self.n_rows)
         offset = np.where(weight == 0, 0.0, offset - shift[self.row])
-        var = self._sum_rows((weight * np.square(offset)).sum(axis=0))
+        with np.errstate(over="ignore"):
+            var = self._sum_rows((weight * np.square(offset)).sum(axis=0))
         for panel, start, slope in tails:
             row = self.row[panel]
             share = self.mass[panel] * (slope + 1) / (slope + 3)
@@ -190,8 +200,7 @@ class ContinuousRows:
         """Outcomes at the nodes and the probability that they stand for, (15, panel)."""
         half = (self.stop - self.start) / 2
         y, _ = self.line.place(self.start + half + half * NODES[:, None], self.row)
-        weight = KRONROD[:, None] * (_VANDER @ self.coefficients)
-        return y, weight
+        return y, KRONROD[:, None] * self.heights
 
     def _log_density(self, u: Array, panel: Rows) -> tuple[Array, Array]:
         """Outcomes at places u (point, panel) of some panels, and their log densities."""
@@ -282,13 +291,15 @@ class ContinuousRows:
         return legendre.legvander(_TABLE, NODES.size) @ self._integral
 
 
-_VANDER = legendre.legvander(NODES, NODES.size - 1)
-
-
 def _normalised_logs(grid: Grid, pool: Integrand, log_norm: Array) -> Array:
     """Log of dF/du at the nodes, (15, panel)."""
     panels = grid.panels
     return pool(panels.log_components, panels.row) + panels.log_measure - log_norm[panels.row]
+
+
+def _noise(logs: Array, noise: Array) -> Array:
+    """Error that rounding of outcomes near an edge leaves in the probability of each panel."""
+    return np.asarray(KRONROD @ (np.exp(logs) * noise))
 
 
 def _value_error(logs: Array) -> Array:

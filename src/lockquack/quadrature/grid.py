@@ -1,10 +1,12 @@
 r"""Adaptive quadrature of many one-dimensional log densities at once.
 
-Each row (an observation) is integrated over the real line or an interval. The line is cut at
-break points: between them y is linear in a coordinate t, beyond them the tails are mapped to
-[0, 1) by :math:`s/(1-s)`, and an interval's ends are approached like :math:`s^4`, which turns
-algebraic tails and edges into smooth functions. Panels of t carry a Gauss-Kronrod rule with 15
-nodes and are halved where the Legendre coefficients of the integrand have not died away.
+Each row (an observation) is integrated over the real line or an interval. Half-lines and
+intervals are made whole lines first, by :math:`z = \log(y - a)` or a logit: there outcomes over
+hundreds of decades are near each other, and a power of the distance to an edge is an exponential
+tail. The line is cut at break points: between them z is linear in a coordinate t, beyond them the
+tails are mapped to [0, 1) by :math:`s/(1-s)`, which turns algebraic tails into smooth functions.
+Panels of t carry a Gauss-Kronrod rule with 15 nodes and are halved where the Legendre coefficients
+of the integrand have not died away.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from lockquack.jets import Array, log_sum_exp
 from lockquack.quadrature.nodes import Nodes
+from lockquack.transforms import LogDistance, Logit, unbounded
 
 Rows = NDArray[np.intp]
 #: (K, nodes, rows) log densities of the K components at nodes (nodes, rows) of the given rows;
@@ -56,18 +59,29 @@ KRONROD = np.concatenate([_KRONROD, _KRONROD[-2::-1]])
 #: From values at the nodes to the Legendre coefficients of the polynomial through them.
 LEGENDRE = np.linalg.inv(legendre.legvander(NODES, NODES.size - 1))
 _MAX_ROUNDS = 40
+#: Most panels of a row: what so many do not resolve is noise, or has no integral.
+_MOST_PANELS = 512
+#: The estimate of an error is that much larger than noise of which it is made.
+_ABOVE_NOISE = 30.0
+#: Outcomes beyond it, and those nearer to 0 than its inverse, make densities overflow.
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True)
 class Line:
     """How the coordinate t runs through each row: −1 … 0 … M … M+1 for M+1 break points."""
 
-    breaks: Array  # (rows, M + 1), increasing within a row, inside the support
-    support: tuple[float, float]
+    breaks: Array  # (rows, M + 1), increasing within a row, in z
+    support: tuple[float, float]  # in y
+
+    @property
+    def scale(self) -> LogDistance | Logit | None:
+        """Make z of y; None where they are the same."""
+        return unbounded(self.support)
 
     @property
     def widths(self) -> Array:
-        """Lengths in y of the panels of unit length in t, tails included, (rows, M + 2)."""
+        """Lengths in z of the panels of unit length in t, tails included, (rows, M + 2)."""
         inner = np.diff(self.breaks, axis=1)
         tail = np.full((len(self.breaks), 1), np.inf)
         return np.concatenate([tail, inner, tail], axis=1)
@@ -81,47 +95,81 @@ class Line:
         panel = np.arange(len(row))
         low = breaks[panel, cell]
         width = breaks[panel, np.minimum(cell + 1, last)] - low
-        y, slope = low + (t - cell) * width, width
+        z, slope = low + (t - cell) * width, width
         reach = self._reach(breaks)
-        for side, beyond, start, edge in (
-            (left, -t, breaks[:, 0], self.support[0]),
-            (right, t - last, breaks[:, -1], self.support[1]),
-        ):
+        for side, beyond, start in ((left, -t, breaks[:, 0]), (right, t - last, breaks[:, -1])):
             s = np.where(side, beyond, 0.5)
             sign = -1.0 if side is left else 1.0
-            if np.isinf(edge):
-                with np.errstate(divide="ignore"):  # s = 1 is infinity
-                    y = np.where(side, start + sign * reach * s / (1 - s), y)
-                    slope = np.where(side, reach / np.square(1 - s), slope)
-            else:
-                y = np.where(side, edge + (start - edge) * (1 - s) ** 4, y)
-                slope = np.where(side, 4 * np.abs(start - edge) * (1 - s) ** 3, slope)
+            with np.errstate(divide="ignore"):  # s = 1 is infinity
+                z = np.where(side, start + sign * reach * s / (1 - s), z)
+                slope = np.where(side, reach / np.square(1 - s), slope)
         with np.errstate(divide="ignore"):
-            return y, np.log(slope)
+            log_slope = np.log(slope)
+        if self.scale is None:
+            return z, log_slope
+        y = self.scale.backward(z)
+        # What takes more digits than there are cannot be looked at: its mass will be missed.
+        smallest, largest = self._limits
+        known = (smallest <= y) & (y <= largest)
+        with np.errstate(invalid="ignore"):
+            log_slope = np.where(known, log_slope + self.scale.log_stretch(z), -np.inf)
+        return self._inside(y), log_slope
 
     def locate(self, y: Array, row: Rows) -> Array:
         """Return the coordinates t of outcomes (n,) in the given rows (n,), inverse to place."""
+        z = y if self.scale is None else self._coordinates(y)
         breaks = self.breaks[row]
         last = breaks.shape[1] - 1
-        cell = np.clip((breaks <= y[:, None]).sum(axis=1) - 1, 0, max(last - 1, 0))
-        at = np.arange(y.size)
+        cell = np.clip((breaks <= z[:, None]).sum(axis=1) - 1, 0, max(last - 1, 0))
+        at = np.arange(z.size)
         low = breaks[at, cell]
         width = breaks[at, np.minimum(cell + 1, last)] - low
-        t = cell + np.clip((y - low) / np.where(width > 0, width, 1.0), 0.0, 1.0)
-        t = np.where(y >= breaks[:, -1], last, np.where(y <= breaks[:, 0], 0.0, t))
+        t = cell + np.clip((z - low) / np.where(width > 0, width, 1.0), 0.0, 1.0)
+        t = np.where(z >= breaks[:, -1], last, np.where(z <= breaks[:, 0], 0.0, t))
         reach = self._reach(breaks)
-        left = self._beyond(np.maximum(breaks[:, 0] - y, 0.0), breaks[:, 0], reach, 0)
-        right = self._beyond(np.maximum(y - breaks[:, -1], 0.0), breaks[:, -1], reach, 1)
+        left = self._beyond(np.maximum(breaks[:, 0] - z, 0.0), reach)
+        right = self._beyond(np.maximum(z - breaks[:, -1], 0.0), reach)
         return np.asarray(t + right - left)
 
-    def _beyond(self, distance: Array, start: Array, reach: Array, side: int) -> Array:
-        """Coordinate s within a tail, of outcomes at a distance from where it starts."""
-        edge = self.support[side]
-        if np.isinf(edge):
-            with np.errstate(invalid="ignore"):
-                return np.where(np.isinf(distance), 1.0, distance / (reach + distance))
-        left = np.clip(1.0 - distance / np.abs(edge - start), 0.0, 1.0)
-        return np.asarray(1.0 - left**0.25)
+    def middle(self) -> tuple[Array, Array]:
+        """Return an outcome between the break points of each row, and their extent in y."""
+        low, high = self.breaks[:, 0], self.breaks[:, -1]
+        z = (low + high) / 2
+        if self.scale is None:
+            return z, np.maximum(high - low, 1e-300)
+        low, z, high = (self._inside(self.scale.backward(each)) for each in (low, z, high))
+        return z, np.maximum(high - low, 1e-300)
+
+    def noise(self, y: Array) -> Array:
+        """Relative error of the distance to the nearest end of the support, by rounding of y."""
+        near = np.minimum(y - self.support[0], self.support[1] - y)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            noise = np.spacing(np.abs(y)) / near
+        return np.where(np.isfinite(noise), noise, 0.0)
+
+    def _inside(self, y: Array) -> Array:
+        """Bring outcomes that were rounded to an end of the support back into it."""
+        return np.clip(y, *self._limits)
+
+    @property
+    def _limits(self) -> tuple[float, float]:
+        """Outcomes nearest to the ends of the support at which densities are evaluated."""
+        low, high = self.support
+        low = -_LARGEST if np.isinf(low) else max(np.nextafter(low, np.inf), low + 1 / _LARGEST)
+        high = _LARGEST if np.isinf(high) else min(np.nextafter(high, -np.inf), high - 1 / _LARGEST)
+        return low, high
+
+    def _coordinates(self, y: Array) -> Array:
+        """Return z(y), infinite at and beyond the ends of the support."""
+        assert self.scale is not None
+        ends = np.select([y <= self.support[0], y >= self.support[1]], [-np.inf, np.inf], np.nan)
+        return np.where(np.isnan(ends), self.scale.forward(y), ends)
+
+    @staticmethod
+    def _beyond(distance: Array, reach: Array) -> Array:
+        """Coordinate s within a tail, of points at a distance from where it starts."""
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isinf(distance), 1.0, distance / (reach + distance))
 
     @staticmethod
     def _reach(breaks: Array) -> Array:
@@ -137,6 +185,7 @@ class _Panels:
     stop: Array
     log_components: Array  # (K, 15, panel)
     log_measure: Array  # (15, panel): log of dy/dt, half the panel's length included
+    noise: Array  # (15, panel): relative errors of the components that no halving can mend
 
     def __getitem__(self, keep: NDArray[np.bool_]) -> _Panels:
         return _Panels(
@@ -145,6 +194,7 @@ class _Panels:
             self.stop[keep],
             self.log_components[..., keep],
             self.log_measure[:, keep],
+            self.noise[:, keep],
         )
 
     def join(self, other: _Panels) -> _Panels:
@@ -189,7 +239,8 @@ class Grid:
 
     def integrate(self, *pools: Integrand) -> Integral:
         """Integrate pools of the components over each row."""
-        log_value, log_error = self._by_panel(pools)
+        log_value, log_error, log_noise = self._by_panel(pools)
+        log_error = np.logaddexp(log_error, log_noise)
         total = _row_sums(log_value, self.panels.row, self.n_rows)
         return Integral(total, np.exp(_row_sums(log_error, self.panels.row, self.n_rows) - total))
 
@@ -234,10 +285,10 @@ class Grid:
         log_measure[:, slot, panels.row[order]] = weight[:, order]
         return Nodes(logp.reshape(K, -1, self.n_rows), log_measure.reshape(-1, self.n_rows))
 
-    def _by_panel(self, pools: Sequence[Integrand]) -> tuple[Array, Array]:
+    def _by_panel(self, pools: Sequence[Integrand]) -> tuple[Array, Array, Array]:
         panels = self.panels
         logs = np.stack([pool(panels.log_components, panels.row) for pool in pools])
-        return _rule(logs, panels.log_measure)
+        return _rule(logs, panels.log_measure, panels.noise)
 
     def _unresolved(self, pools: Sequence[Integrand], tolerance: float) -> NDArray[np.bool_]:
         """Mark the panels that must be halved for some pool.
@@ -245,12 +296,15 @@ class Grid:
         An even share of the tolerance each; what falls below rounding cannot be improved.
         """
         panels = self.panels
-        log_value, log_error = self._by_panel(pools)
+        log_value, log_error, log_noise = self._by_panel(pools)
         total = _row_sums(log_value, panels.row, self.n_rows)
         error = np.exp(_row_sums(log_error, panels.row, self.n_rows) - total)
         with np.errstate(invalid="ignore"):  # a pool that is zero in a row
             halve = np.exp(log_error - total[:, panels.row]) > tolerance / 32
+            halve &= log_error > log_noise + np.log(_ABOVE_NOISE)
         halve &= (error > tolerance)[:, panels.row]
+        crowded = np.bincount(panels.row, minlength=self.n_rows) > _MOST_PANELS
+        halve &= ~crowded[panels.row]
         return np.asarray(halve.any(axis=0) & (panels.stop - panels.start > 1e-10))
 
 
@@ -267,11 +321,11 @@ def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop:
     logs = logs.reshape(-1, *grid.shape)
     values = np.empty((logs.shape[0], *y.shape))
     values[:, :, order] = np.moveaxis(logs[:, slot, :, column], 0, -1)
-    return _Panels(row, start, stop, values, log_slope + np.log(half))
+    return _Panels(row, start, stop, values, log_slope + np.log(half), line.noise(y))
 
 
-def _rule(logp: Array, log_measure: Array) -> tuple[Array, Array]:
-    """Log integral of each panel by the Kronrod rule, and log of its error estimate.
+def _rule(logp: Array, log_measure: Array, noise: Array) -> tuple[Array, Array, Array]:
+    """Log integral of each panel by the Kronrod rule, and logs of its error estimate and noise.
 
     From logs of shape (..., node, panel) to (..., panel).
     """
@@ -282,7 +336,9 @@ def _rule(logp: Array, log_measure: Array) -> tuple[Array, Array]:
     kronrod = KRONROD @ values
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.maximum(_rule_error(LEGENDRE @ values), 1e-15 * kronrod)
-        return np.log(kronrod) + peak[..., 0, :], np.log(error) + peak[..., 0, :]
+        unsure = KRONROD @ (values * noise)
+        sums = np.log(np.stack([kronrod, error, unsure])) + peak[..., 0, :]
+        return sums[0], sums[1], sums[2]
 
 
 def _rule_error(coefficients: Array) -> Array:

@@ -81,7 +81,9 @@ class WrongNormaliser(Remark):
     title = "A normaliser that may be wrong"
     meaning = (
         "It may be off by more than a millionth of its size, or some of a model's mass was not "
-        "found, usually because of draws with extreme parameters, such as a scale near zero."
+        "found, usually because of draws with extreme parameters, such as a scale near zero, or "
+        "because that mass lies nearer to an edge of the outcomes than numbers can tell. "
+        "Probabilities and quantiles may be wrong by as much."
     )
     remedy = (
         "Check the observation that is named; `fit.predict().log_norm()` shows the error at each."
@@ -97,6 +99,34 @@ class WrongNormaliser(Remark):
         return (
             f"The normaliser may be wrong at {self.count} observation(s): at {self.observation} by "
             f"{self.error:.1e} of its size, or that share of a model's mass was not found."
+        )
+
+
+@dataclass(frozen=True)
+class NoMoment(Remark):
+    """Tails so heavy that a mean or a variance does not exist."""
+
+    code = "no-moment"
+    category = QuadratureWarning
+    title = "A mean or variance that does not exist"
+    meaning = (
+        "The tails of the combination fall so slowly that the integral of the outcome, or of its "
+        "square, has no limit, as for a Cauchy distribution. It is NaN or infinite, and an average "
+        "of draws would not settle."
+    )
+    remedy = "Use the median, quantiles or intervals, which always exist."
+    example = ("mean", 3, "observation 17")
+
+    #: ``"mean"`` or ``"variance"``.
+    moment: str
+    count: int
+    #: The first of them.
+    observation: str
+
+    def _message(self) -> str:
+        return (
+            f"The combination has no finite {self.moment} at {self.count} observation(s), first at "
+            f"{self.observation}: its tails are too heavy."
         )
 
 

@@ -18,7 +18,7 @@ from lockquack.jets import Array
 from lockquack.numeric import as_numeric
 from lockquack.rules.base import Pooled, Rule
 from lockquack.totals import counted, spread
-from lockquack.transforms import LogDistance, Logit, Transform, get_transform
+from lockquack.transforms import Transform, get_transform, unbounded
 from lockquack.words import advice
 
 #: The transform that the models' supports determine.
@@ -128,10 +128,7 @@ class Hyvarinen(Rule):
             return None
         if self.bounds is None:
             return get_transform(str(self.transform))
-        low, high = self.bounds
-        if self.transform == "logit":
-            return Logit(low, high)
-        return LogDistance(low) if np.isinf(high) else LogDistance(high, above=False)
+        return unbounded(self.bounds)
 
     @property
     @override
