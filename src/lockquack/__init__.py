@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lockquack.combination.mixtures import pseudo_bma as pseudo_bma
     from lockquack.combination.mixtures import select as select
     from lockquack.combination.mixtures import stack as stack
+    from lockquack.combination.running import RunningLock as RunningLock
+    from lockquack.combination.running import running_lock as running_lock
     from lockquack.combination.verbs import combine as combine
     from lockquack.combination.verbs import load as load
     from lockquack.combination.verbs import lock as lock
@@ -68,6 +70,7 @@ _HOMES = {
     "Model": "models.model",
     "Nested": "operators",
     "PairwiseScore": "rules",
+    "RunningLock": "combination.running",
     "Selection": "operators",
     "Superposition": "operators",
     "bma": "combination.mixtures",
@@ -92,6 +95,7 @@ _HOMES = {
     "plot_compare": "plots",
     "pseudo_bma": "combination.mixtures",
     "quack": "combination.verbs",
+    "running_lock": "combination.running",
     "select": "combination.mixtures",
     "split_chains": "sources.chains",
     "stack": "combination.mixtures",

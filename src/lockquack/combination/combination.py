@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
-from lockquack.combination import pictures, uncertainty
+from lockquack.combination import pictures, running, uncertainty
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
 from lockquack.errors import ParameterError, UnsupportedError
@@ -120,6 +120,7 @@ class Combination(Fitted):
     bootstrap = uncertainty.bootstrap
     sandwich = uncertainty.sandwich
     posterior = uncertainty.posterior
+    update = running.update
 
     def predict(
         self,

@@ -134,7 +134,7 @@ def collapse(
     require_known_scores(kind)
     grid = BlockGrid(source.n_chains, source.n_draws, source.n_obs)
     average = Average(kind, log_weights, density, derivatives)
-    work = partial(_one_group, grid=grid, average=average)
+    work = partial(collapse_group, grid=grid, average=average)
     groups = []
     # Weights of single observations cannot be sent along with only some of them.
     for group in map_observations(
@@ -145,9 +145,10 @@ def collapse(
     return join(groups)
 
 
-def _one_group(
+def collapse_group(
     sources: Sequence[DrawJets], obs: slice, grid: BlockGrid, average: Average
 ) -> Collapsed:
+    """Pool all draws of one model at some observations."""
     (source,) = sources
     weights = source.case_weights
     return merge_blocks(

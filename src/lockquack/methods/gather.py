@@ -62,7 +62,7 @@ def gather(
     for name, model in models.items():
         with naming(f"Model {name!r}"):
             collapsed.append(
-                _passes(model, rule).predict(
+                passes_for(model, rule).predict(
                     scores,
                     density=density,
                     derivatives=rule.needs_derivatives,
@@ -79,7 +79,7 @@ def gather(
     return gathered
 
 
-def _passes(model: Model, rule: Rule) -> Passes:
+def passes_for(model: Model, rule: Rule) -> Passes:
     """Return the passes over a model's draws as the rule sees them: weighted, or as they are."""
     if rule.coordinates is None:
         return model.passes

@@ -58,14 +58,14 @@ class Passes:
         self, kind: Kind, *, derivatives: bool = True, progressbar: bool | None = None
     ) -> Collapsed:
         """Predictive jet at every observation, averaged over the draws."""
-        kind = self._average_for(kind)
+        kind = self.average_for(kind)
         key = kind, derivatives
         if key not in self._collapsed:
             with progress_bar(self.source.n_obs, "pass over draws", progressbar) as advance:
                 collapsed = self.source.pass_over_draws(
                     kind, derivatives=derivatives, progress=advance
                 )
-            _require_finite(self.source, collapsed)
+            require_finite(self.source, collapsed)
             self._collapsed[key] = collapsed
         return self._collapsed[key]
 
@@ -83,7 +83,7 @@ class Passes:
         ``derivatives`` these are not even looked at: the jets have no components then, and
         leave-one-out needs no pass besides PSIS.
         """
-        kind = self._average_for(kind)
+        kind = self.average_for(kind)
         if kind == "loo" and not derivatives:
             return _without_derivatives(self.source, self.loo(progressbar=progressbar))
         collapsed = self.collapse(kind, derivatives=derivatives, progressbar=progressbar)
@@ -105,7 +105,7 @@ class Passes:
                 self._loo.append(self._by_psis(progressbar))
         return self._loo[0]
 
-    def _average_for(self, kind: Kind) -> Kind:
+    def average_for(self, kind: Kind) -> Kind:
         """Return which average over the draws it takes: nothing is left out twice."""
         return "held-out" if kind == "loo" and self.source.is_left_out else kind
 
@@ -147,10 +147,11 @@ def _without_derivatives(source: Source, loo: LooDensity) -> Collapsed:
     )
 
 
-def _require_finite(source: Source, collapsed: Collapsed) -> None:
+def require_finite(source: Source, collapsed: Collapsed, start: int = 0) -> None:
+    """Refuse derivatives that are not numbers, of the observations from ``start`` on."""
     finite = np.isfinite(collapsed.jet.grad + collapsed.jet.curv).all(axis=1)
     if not finite.all():
-        first = int(np.flatnonzero(~finite)[0])
+        first = start + int(np.flatnonzero(~finite)[0])
         raise NonFiniteError(
             f"The derivatives of {source.likelihood.description} are not finite at "
             f"{source.observations.describe(first)}{and_more(int(np.sum(~finite)) - 1)}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Models that a table shows, and letters of their names.
 _ROWS_SHOWN, _NAME = 30, 28
-_KINDS: dict[Kind, str] = {
+KINDS: dict[Kind, str] = {
     "loo": "leave-one-out",
     "in-sample": "in-sample",
     "held-out": "held-out",
@@ -30,20 +30,29 @@ _KINDS: dict[Kind, str] = {
 
 def as_text(fit: Combination) -> str:
     """Write the table with its header and footer."""
-    table = rounded_table(fit.to_dataframe()).to_string()
     below = [*solution_lines(fit), *map(note, fit.remarks)]
-    lines = [*map(_wrapped, header(fit)), "", table, "", *map(_wrapped, below)]
-    return "\n".join(lines)
+    return framed_text(header(fit), fit.to_dataframe(), below)
+
+
+def framed_text(above: Sequence[str], table: pd.DataFrame, below: Sequence[str]) -> str:
+    """Write a table between lines of text."""
+    shown = rounded_table(table).to_string()
+    return "\n".join([*map(_wrapped, above), "", shown, "", *map(_wrapped, below)])
 
 
 def as_html(fit: Combination) -> str:
     """Write the same for a notebook."""
-    head = "<br>".join(map(html.escape, header(fit)))
-    table = rounded_table(fit.to_dataframe()).to_html(border=0, justify="right")
-    table = table.replace("<table ", '<table style="text-align: right" ', 1)
     notes = "".join(f"<li>{html.escape(remark.message)}</li>" for remark in fit.remarks)
-    foot = "<br>".join(map(html.escape, solution_lines(fit)))
-    return f"<p>{head}</p>{table}<p>{foot}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+    framed = framed_html(header(fit), fit.to_dataframe(), solution_lines(fit))
+    return framed + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def framed_html(above: Sequence[str], table: pd.DataFrame, below: Sequence[str]) -> str:
+    """Write the same for a notebook."""
+    head, foot = ("<br>".join(map(html.escape, lines)) for lines in (above, below))
+    shown = rounded_table(table).to_html(border=0, justify="right")
+    shown = shown.replace("<table ", '<table style="text-align: right" ', 1)
+    return f"<p>{head}</p>{shown}<p>{foot}</p>"
 
 
 def header(fit: Combination) -> list[str]:
@@ -82,7 +91,7 @@ def facts(fit: Combination) -> dict[str, str]:
 def score_name(fit: Combination) -> str:
     """Name the score of the table."""
     of_what = "" if fit.rule.of_what == "y" else f" of {fit.rule.of_what}"
-    return f"the {_KINDS[fit.scores]} {fit.rule.label} score{of_what} (larger is better)"
+    return f"the {KINDS[fit.scores]} {fit.rule.label} score{of_what} (larger is better)"
 
 
 def solution_lines(fit: Combination) -> list[str]:

@@ -146,7 +146,12 @@ class Hyvarinen(Rule):
         if self.scale is not None:
             return _given_unit(self.scale, d)
         z = y if self.coordinates is None else self.coordinates.forward(y)
-        found = spread(z, case_weights) if n > 1 else np.zeros(d)
+        return self.unit_by(spread(z, case_weights) if n > 1 else np.zeros(d), n)
+
+    def unit_by(self, found: Array, n: int) -> Array:
+        """Return the units, given the spreads of the components over n observations, (d,)."""
+        if self.scale is not None:
+            return _given_unit(self.scale, found.size)
         if not (found > 0).all():
             raise ScaleError(
                 f"The outcome does not vary (standard deviation {found.tolist()} over {n} "

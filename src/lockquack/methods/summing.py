@@ -1,0 +1,97 @@
+"""From models to sums over their observations, which are all that is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from lockquack.draws.blocks import Average, BlockGrid, Kind, observation_groups
+from lockquack.draws.collapse import Collapsed, collapse_group
+from lockquack.errors import naming
+from lockquack.fitting.sums import LockingSums
+from lockquack.jets import Array, Jet
+from lockquack.methods.gather import passes_for
+from lockquack.models.model import Model
+from lockquack.models.passes import require_finite
+from lockquack.models.source import Source
+from lockquack.parallel.mapping import map_observations
+from lockquack.parallel.progress import progress_bar
+from lockquack.rules import Hyvarinen
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summed:
+    """Sums over the observations of some models, and what weights are to be found from them."""
+
+    names: tuple[str, ...]
+    rule: Hyvarinen
+    scores: Kind
+    sums: LockingSums
+    concentration: Array  # (K,)
+    random_seed: int = 0
+
+
+def sum_up(
+    models: Mapping[str, Model], rule: Hyvarinen, scores: Kind, progressbar: bool | None = None
+) -> LockingSums:
+    """Add up what locking needs, group by group of observations, wherever that is done.
+
+    Models that dask holds are averaged by dask first, as for any other fit.
+    """
+    passes = [passes_for(model, rule) for model in models.values()]
+    sources = [each.source for each in passes]
+    if any(source.dask_draws() is not None for source in sources):
+        found = [each.predict(scores, density=False, progressbar=progressbar) for each in passes]
+        return sums_of(found, rule, sources[0], slice(0, sources[0].n_obs))
+    averages = [Average(each.average_for(scores)) for each in passes]
+    grids = [BlockGrid(source.n_chains, source.n_draws, source.n_obs) for source in sources]
+    groups = min(map(observation_groups, sources, grids, averages), key=lambda cuts: cuts[0].stop)
+    work = partial(_sum_group, tuple(models), averages, grids, rule)
+    total: LockingSums | None = None
+    with progress_bar(sources[0].n_obs, "pass over draws", progressbar) as advance:
+        for group, part in zip(groups, map_observations(work, sources, groups), strict=True):
+            total = part if total is None else total + part
+            advance(group.stop - group.start)
+    assert total is not None
+    return total
+
+
+def _sum_group(
+    names: Sequence[str],
+    averages: Sequence[Average],
+    grids: Sequence[BlockGrid],
+    rule: Hyvarinen,
+    sources: Sequence[Source],
+    obs: slice,
+) -> LockingSums:
+    found = []
+    for name, source, average, grid in zip(names, sources, averages, grids, strict=True):
+        with naming(f"Model {name!r}"):
+            found.append(collapse_group((source,), obs, grid, average))
+            require_finite(source, found[-1], obs.start)
+    return sums_of(found, rule, sources[0], obs)
+
+
+def sums_of(found: Sequence[Collapsed], rule: Hyvarinen, source: Source, obs: slice) -> LockingSums:
+    """Sum over some observations of which the models' jets are known, in plain coordinates."""
+    jets = [each.jet for each in found]
+    stacked = Jet(
+        np.empty((len(jets), 0)),
+        np.stack([jet.grad for jet in jets]),
+        np.stack([jet.curv for jet in jets]),
+    )
+    weights = source.case_weights
+    return LockingSums.of(
+        stacked,
+        scored_outcomes(rule, source.observations.values[obs]),
+        None if weights is None else weights[obs],
+        tuple(each.influence for each in found),
+    )
+
+
+def scored_outcomes(rule: Hyvarinen, y: Array) -> Array:
+    """Bring outcomes to the coordinates that are scored."""
+    return y if rule.coordinates is None else rule.coordinates.forward(y)
