@@ -14,7 +14,11 @@ pytest.importorskip("numpyro")
 
 import lockquack as lq
 from lockquack.errors import LockquackError
-from tests.ppl.corpus.checking import assert_same_densities, assert_same_derivatives
+from tests.ppl.corpus.checking import (
+    assert_same_densities,
+    assert_same_derivatives,
+    assert_terms_of,
+)
 from tests.ppl.corpus.numpyro import CORPUS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -40,12 +44,15 @@ def test_a_model_goes_in_or_says_why_not(case):
             example.to_model(posterior)
         return
     found = example.to_model(posterior)
-    own_logp = example.own_logp(posterior)
-    assert_same_densities(found, own_logp)
-    if case.goes_in.startswith("H"):
-        assert_same_derivatives(found, own_logp)
+    if example.one_event:
+        assert_terms_of(found, example.own_joint(posterior))
+    else:
+        own_logp = example.own_logp(posterior)
+        assert_same_densities(found, own_logp)
+        if case.goes_in.startswith("H"):
+            assert_same_derivatives(found, own_logp)
     assert_rules(case, found)
-    assert_possible_outcomes(found)
+    assert_possible_outcomes(example, found)
 
 
 @pytest.mark.parametrize("name", ["local_linear_trend", "garch"])
@@ -76,11 +83,12 @@ def assert_rules(case, found):
     assert remarks == ({case.remark} if case.remark else set())
 
 
-def assert_possible_outcomes(found):
+def assert_possible_outcomes(example, found):
     """Drawn outcomes have a density under the draw that they were drawn with."""
     source = found.source
     if not source.can.draw:
-        assert source.likelihood.given_earlier
+        # A series would begin anew.
+        assert example.without_generator or source.likelihood.given_earlier
         return
     rows = np.arange(source.n_obs)
     drawn = source.draw_outcomes(1, np.arange(source.n_draws), rows, np.random.default_rng(1))

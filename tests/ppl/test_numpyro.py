@@ -584,11 +584,6 @@ def scaled(y):
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
-def one_event(y):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    numpyro.sample("y", dist.Normal(mu, 1.0).expand([len(y)]).to_event(1), obs=y)
-
-
 def process(y):
     mu = numpyro.sample("mu", dist.Normal(0, 1))
     numpyro.sample("y", dist.MultivariateNormal(mu, jnp.eye(len(y))), obs=y)
@@ -648,6 +643,28 @@ def test_terms_that_are_given_earlier_outcomes_are_taken_and_said():
     assert model.likelihood.given_earlier
 
 
+def typed_loop(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+
+    def step(last, now):
+        return numpyro.sample("y", dist.Normal(mu * last, 1.0), obs=now), None
+
+    scan(step, jnp.zeros((), dtype=jnp.float32), y)
+
+
+def summed_out_in_a_loop(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+
+    def step(state, now):
+        state = numpyro.sample(
+            "state", dist.Bernoulli(0.2 + 0.6 * state), infer={"enumerate": "parallel"}
+        )
+        numpyro.sample("y", dist.Normal(mu * state, 1.0), obs=now)
+        return state, None
+
+    scan(step, jnp.array(0, dtype=jnp.int32), y)
+
+
 def no_latents(y):
     numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y)
 
@@ -663,7 +680,6 @@ def unfinished(y, x):
         (two_sites, UnsupportedError, "site\\(s\\) 'first', 'second'. Say which one"),
         (subsampled, UnsupportedError, "'obs' is subsampled, 3 of 9"),
         (scaled, UnsupportedError, "'y' is scaled by 0.5 .*Draw with a scale of 1"),
-        (one_event, UnsupportedError, "All 9 outcomes .* \\(Normal\\).*Leave out .to_event"),
         (process, UnsupportedError, "one event .* \\(MultivariateNormal\\).*a joint one"),
         (
             broadcast,
@@ -673,6 +689,8 @@ def unfinished(y, x):
         (only_a_factor, UnsupportedError, "no observed site.*lq.from_jax"),
         (penalised, UnsupportedError, "'penalty' depends on the outcomes at the site 'y'"),
         (summed_out, ParameterError, "'group', of which there are no draws.*MixtureSameFamily"),
+        (typed_loop, UnsupportedError, "begins with numbers of type float32 and goes on with fl"),
+        (summed_out_in_a_loop, ParameterError, "'state', of which there are no draws"),
         (no_latents, ParameterError, "no latent sites"),
         (unfinished, LockquackError, "does not run.*argument: 'x'.*by model_kwargs="),
     ],
@@ -710,6 +728,59 @@ def test_scales_that_differ_are_case_weights():
     arguments["z"] = REAL
     with pytest.raises(UnsupportedError, match="'y', 'z' have different scales"):
         from_numpyro(model, {"slope": slope}, model_kwargs=arguments, site=["y", "z"])
+
+
+def test_few_new_outcomes_are_not_taken_for_covariates_that_are_the_same_numbers():
+    def model(actor, treatment, left=None):
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([3]).to_event(1))
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("left", dist.Bernoulli(logits=a[actor] + b[treatment]), obs=left)
+
+    draws = {"a": RNG.normal(size=(*SHAPE, 3)), "b": RNG.normal(size=(*SHAPE, 2))}
+    data = {"actor": np.arange(N) % 3, "treatment": np.arange(N) // 2 % 2}
+    fitted = from_numpyro(model, draws, model_kwargs=data | {"left": COUNTS % 2})
+    y = np.array([0, 1, 1])
+    new = fitted.with_data(y, actor=y, treatment=y)
+    assert new.likelihood.description == "Bernoulli"
+    logit = draws["a"][..., y] + draws["b"][..., y]
+    expected = lq.from_family("bernoulli", y=y, p=1 / (1 + np.exp(-logit)))
+    np.testing.assert_allclose(
+        new.source.all_logp(slice(0, 3)), expected.source.all_logp(slice(0, 3))
+    )
+    with pytest.raises(ParameterError, match="not fitted to the group actor = 3, so"):
+        fitted.with_data(y, actor=np.array([1, 3, 1]), treatment=y)
+
+
+def test_a_mediator_is_drawn_before_what_depends_on_it():
+    def model(x, m, y):
+        a, b = (numpyro.sample(name, dist.Normal(0, 1)) for name in "ab")
+        numpyro.sample("m", dist.Normal(a * x, 1.0), obs=m)
+        numpyro.sample("y", dist.Normal(b * m, 0.5), obs=y)
+
+    a, b = RNG.normal(size=(2, *SHAPE))
+    arguments = {"x": X[:, 0], "m": POSITIVE, "y": REAL}
+    both = from_numpyro(model, {"a": a, "b": b}, model_kwargs=arguments, site=["y", "m"])
+    mu_m = a[..., None] * X[:, 0]
+    mu = np.stack([b[..., None] * mu_m, mu_m], axis=-1)
+    cov = np.stack(
+        [np.stack([b**2 + 0.25, b], axis=-1), np.stack([b, np.ones_like(b)], axis=-1)], axis=-2
+    )
+    y = np.stack([REAL, POSITIVE], axis=1)
+    exact = lq.from_family("mv_normal", y=y, mu=mu, cov=cov)
+    assert_same(both, exact, rtol=1e-9)
+    assert_same_outcomes(both, exact, repeats=60)
+
+
+def test_all_outcomes_in_one_event_are_the_same_as_one_by_one():
+    def model(x, known, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(slope * x, 1.0).mask(known).to_event(1), obs=y)
+
+    x, slope = X[:, 0], RNG.normal(size=SHAPE)
+    arguments = {"x": x, "known": MASK, "y": REAL}
+    got = from_numpyro(model, {"slope": slope}, model_kwargs=arguments)
+    mu = slope[..., None] * x[MASK]
+    assert_same(got, lq.from_family("normal", y=REAL[MASK], mu=mu, sigma=1.0))
 
 
 def test_a_lag_among_the_covariates_is_said():

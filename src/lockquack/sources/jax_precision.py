@@ -53,6 +53,8 @@ def _in_double(array: Any) -> Any:
 
     if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 8:
         return array.astype(np.float64)
+    if array.dtype == np.int32:  # JAX's own in a session of single precision
+        return array.astype(np.int64)
     return array.copy() if isinstance(array, np.ndarray) else array
 
 

@@ -149,6 +149,8 @@ class _Fitted:
     sites: tuple[str, ...]
     #: Arguments that hold the outcomes, all (None) or those of one site.
     arguments: Mapping[str, Part | None]
+    #: Arguments that hold them among others; None: not known yet.
+    places: frozenset[str] | None = None
 
     def draw(self, chain: int, draw: int) -> Draw:
         return {name: draws[chain, draw] for name, draws in self.draws.items()}
@@ -201,7 +203,8 @@ class _Fitted:
         first, last = self.draw(0, 0), self.draw(-1, -1)
         at_last = look(self.model, last, kwargs)
         require_same(outcome, read_outcome([at_last[site.name] for site in sites], y))
-        entries = Entries(self.model, kwargs, outcome)
+        entries = Entries(self.model, kwargs, outcome, self.places)
+        fitted = self if self.places is not None else replace(self, places=entries.holders)
         density = OutcomeDensity(entries, find_coupling(entries, first)).tried([first, last])
         n_chains, n_draws = sample_shape(self.draws)
         discrete = [site.discrete for site in sites]
@@ -218,7 +221,7 @@ class _Fitted:
             evaluator=Evaluator(
                 density.density, self.draws, outcome.d, repeats=density.allows_repeats
             ),
-            elsewhere=lambda y, changed: self.elsewhere(kwargs, len(outcome.rows), y, changed),
+            elsewhere=lambda y, changed: fitted.elsewhere(kwargs, len(outcome.rows), y, changed),
             has_atoms=any(part.startswith(_WITH_ATOMS) for site in sites for part in site.parts)
             or any(discrete) != all(discrete),
             sampler=Sampler(density.random, self.draws, outcome.d),
@@ -230,7 +233,7 @@ class _Fitted:
 def _column(y: Numeric, part: Part) -> Numeric:
     """Take the components of a site out of all."""
     own = y[..., part.columns]
-    return own[..., 0] if part.is_scalar else own
+    return own if part.event_shape else own[..., 0]
 
 
 def _title(sites: Sequence[Site]) -> str:

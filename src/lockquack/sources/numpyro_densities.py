@@ -14,7 +14,7 @@ from lockquack.sources.jax_sampling import Random
 from lockquack.sources.numpyro_dependence import Coupling
 from lockquack.sources.numpyro_entries import Entries, log_density
 from lockquack.sources.numpyro_outcomes import Part
-from lockquack.sources.numpyro_sites import Draw, layers, unwrapped
+from lockquack.sources.numpyro_sites import Draw, layers
 from lockquack.sources.probing import find_dependence
 
 #: Numbers that are worked on at once where all outcomes are evaluated for each one of them.
@@ -95,8 +95,10 @@ class OutcomeDensity:
     @property
     def random(self) -> list[Random]:
         """Ways to draw random outcomes of some observations, the better one first."""
-        if self.coupling.inside or self.coupling.within:
+        if self.coupling.inside or (self.coupling.within and self.coupling.earlier):
             return []
+        if self.coupling.within:
+            return [self._random_in_turn]
         return [self._random_rows, self._random_whole] if self.can_be_cut else [self._random_whole]
 
     def _random_rows(self, key: Any, theta: Draw, rows: Any) -> Any:
@@ -112,12 +114,23 @@ class OutcomeDensity:
         at = jnp.asarray(outcome.kept)[rows]
         drawn = []
         for part, own_key in self._keys(key):
-            fn = unwrapped(trace[part.site]["fn"])
-            lead = part.shape[: len(part.shape) - len(fn.event_shape)]
-            drawn.append(fn.expand(lead).sample(own_key).reshape(-1, *fn.event_shape))
+            fn = part.distribution(trace)
+            drawn.append(fn.expand(part.lead).sample(own_key).reshape(-1, *part.event_shape))
         if outcome.beside:
             return self._joined([each[at] for each in drawn])
         return jnp.concatenate(drawn)[at]
+
+    def _random_in_turn(self, key: Any, theta: Draw, rows: Any) -> Any:
+        """Draw components in the order of the model, each given those that were drawn before."""
+        import jax.numpy as jnp
+
+        everything = self._everything
+        order = list(self.entries.run(theta))
+        for part, own_key in sorted(self._keys(key), key=lambda pair: order.index(pair[0].site)):
+            fn = part.distribution(self.entries.run(theta, everything))
+            drawn = fn.expand(part.lead).sample(own_key).reshape(len(everything), -1)
+            everything = everything.at[:, part.columns].set(drawn)
+        return everything[jnp.asarray(self.entries.outcome.kept)[rows]]
 
     def _keys(self, key: Any) -> list[tuple[Part, Any]]:
         import jax
@@ -138,7 +151,7 @@ class OutcomeDensity:
         cut, total = self._cut(theta, rows), 0.0
         for part in self.entries.outcome.parts:
             own = y if part.columns is None else y[:, part.columns]
-            if part.columns is not None and part.is_scalar:
+            if part.columns is not None and not part.event_shape:
                 own = own[:, 0]
             total = total + log_density(cut(part), own.astype(part.dtype))
         return total
@@ -149,7 +162,7 @@ class OutcomeDensity:
 
         outcome, trace = self.entries.outcome, self.entries.run(theta)
         at = jnp.asarray(outcome.kept)[rows]
-        return lambda part: _select(unwrapped(trace[part.site]["fn"]), outcome.grid, at)
+        return lambda part: _select(part.distribution(trace), outcome.grid, at)
 
     def _together(self, y: Any, theta: Draw, rows: Any) -> Any:
         """Put all outcomes into their places at once: no observation may be there twice."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.errors import UnsupportedError
-from lockquack.jets import Array
+from lockquack.jets import Array, Numeric
 from lockquack.numeric import and_more
 from lockquack.sources.jax_precision import double_precision
 from lockquack.sources.numpyro_entries import Entries
@@ -155,9 +155,10 @@ def _require_not_itself(probe: _Probe, before: Array) -> None:
             if not _same(before[here], after[here]).all():
                 raise UnsupportedError(
                     f"The distribution of an outcome at the site {part.site!r} is computed from "
-                    "that outcome itself, as where a model centres by the mean of its outcomes, so "
-                    "it is no density. Compute such numbers before, and hand them over as "
-                    "arguments."
+                    "that outcome itself, as where a model centres by the mean of its outcomes, or "
+                    "where one component of an outcome is a covariate of another. Compute such "
+                    "numbers before, and hand them over as arguments; if it is a density all the "
+                    "same, write it as a function of the outcome for lq.from_jax."
                 )
             if part.columns is None:
                 break
@@ -201,9 +202,15 @@ def _factors_with_data(entries: Entries, draw: Draw) -> tuple[str, ...]:
     """Find factors that change with the numbers among the arguments: they hold data."""
     import jax
 
+    outcomes = np.ravel(entries.outcome.rows[entries.outcome.kept])
+
     def jitter(value: Any) -> Any:
-        is_real = isinstance(value, np.ndarray | jax.Array) and value.dtype.kind == "f"
-        return value * 1.01 + 0.01 if is_real else value
+        if not isinstance(value, np.ndarray | jax.Array):
+            return value
+        if value.dtype.kind == "f":
+            return value * 1.01 + 0.01
+        # Other whole numbers may be indices of groups, which must stay as they are.
+        return value + 1 if _are_among(outcomes, np.ravel(np.asarray(value))) else value
 
     moved = {name: jax.tree.map(jitter, value) for name, value in entries.kwargs.items()}
     try:
@@ -217,6 +224,20 @@ def _factors_with_data(entries: Entries, draw: Draw) -> tuple[str, ...]:
         and name in there
         and not all(map(_equal, jax.tree.leaves(site["fn"]), jax.tree.leaves(there[name]["fn"])))
     )
+
+
+def _are_among(some: Numeric, numbers: Numeric) -> bool:
+    """Whether some of the numbers are these, in this order, and others are not.
+
+    Examples
+    --------
+    >>> _are_among(np.array([3, 1]), np.array([3, 2, 1])), _are_among(np.array([1]), np.array([1]))
+    (True, False)
+    """
+    if numbers.dtype.kind not in "iu" or numbers.size <= some.size:
+        return False
+    left = iter(numbers.tolist())
+    return all(each in left for each in some.tolist())
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -14,7 +14,7 @@ import pandas as pd
 from lockquack.jets import Numeric
 from lockquack.sources.jax_precision import double_precision, with_arrays
 from lockquack.sources.numpyro_outcomes import Outcome
-from lockquack.sources.numpyro_sites import Draw, Program, run, unwrapped
+from lockquack.sources.numpyro_sites import Draw, Program, run
 from lockquack.sources.probing import is_lagged
 
 #: Arrays of more axes are not looked through for outcomes in another order of axes.
@@ -32,14 +32,31 @@ class Entries:
     model: Program
     kwargs: Mapping[str, Any]
     outcome: Outcome
+    #: Arguments in which outcomes may be, and nowhere else; None: anywhere. A few new outcomes are
+    #: easily found where they are not, such as 0 and 1 among covariates.
+    places: frozenset[str] | None = None
 
     def run(self, theta: Draw, rows: Any = None) -> Mapping[str, Any]:
         """Trace the model with a draw and, if they are given, other outcomes, (n,) or (n, d)."""
         if rows is None:
             return run(self.model, theta, self.kwargs)
 
-        model, kwargs = self._changed(lambda array: self._put(array, rows))
+        model, kwargs = self._changed(lambda array: self._put(array, rows), self.places)
         return run(model, theta, kwargs, self.outcome.at_sites(rows))
+
+    @cached_property
+    def holders(self) -> frozenset[str]:
+        """Arguments in which the outcomes were found."""
+        found = set()
+        for name in self.kwargs:
+
+            def note(array: Any, name: str = name) -> Any:
+                if any(_find(block, array) is not None for block, _ in self._blocks):
+                    found.add(name)
+                return array
+
+            self._changed(note, frozenset([name]))
+        return frozenset(found)
 
     def has_lags(self) -> bool:
         """Whether a covariate holds the outcomes of earlier observations beside later ones."""
@@ -56,13 +73,21 @@ class Entries:
         self._changed(note)
         return any(found)
 
-    def _changed(self, change: Callable[[Any], Any]) -> tuple[Program, dict[str, Any]]:
-        """Put other arrays in place of those of the model and of its arguments."""
+    def _changed(
+        self, change: Callable[[Any], Any], places: frozenset[str] | None = None
+    ) -> tuple[Program, dict[str, Any]]:
+        """Put other arrays in place of those of the model and of its arguments, or of some."""
         import jax
 
+        def changed(value: Any) -> Any:
+            return jax.tree.map(lambda leaf: _in_tables(leaf, change), value)
+
         with double_precision():
-            model = with_arrays(self.model, change)
-            return model, jax.tree.map(lambda value: _in_tables(value, change), dict(self.kwargs))
+            model = with_arrays(self.model, change) if places is None else self.model
+            return model, {
+                name: changed(value) if places is None or name in places else value
+                for name, value in self.kwargs.items()
+            }
 
     def terms(self, theta: Draw, at: Any, given: Any = None) -> Any:
         """Log densities at outcomes ``at``, (n,), or (n, site) where they are side by side.
@@ -77,8 +102,8 @@ class Entries:
 
         values = self.outcome.at_sites(jnp.asarray(at))
         each = [
-            log_density(unwrapped(trace[name]["fn"]), value).reshape(-1)
-            for name, value in values.items()
+            log_density(part.distribution(trace), values[part.site]).reshape(-1)
+            for part in self.outcome.parts
         ]
         return jnp.stack(each, axis=1) if self.outcome.beside else jnp.concatenate(each)
 
@@ -99,7 +124,9 @@ class Entries:
         outcome = self.outcome
         parts = [(lambda rows, part=part: outcome.at_site(part, rows)) for part in outcome.parts]
         whole: list[Callable[[Any], Any]] = [] if len(parts) == 1 else [lambda rows: rows]
-        blocks = [(np.asarray(take(outcome.rows)), take) for take in (*whole, *parts)]
+        columns = [(lambda rows, j=j: rows[:, j]) for j in range(outcome.d or 0)]
+        takes = (*whole, *parts, *(() if outcome.beside else columns))
+        blocks = [(np.asarray(take(outcome.rows)), take) for take in takes]
         return [(block, take) for block, take in blocks if block.size > 1]
 
 

@@ -13,6 +13,9 @@ from lockquack.jets import Numeric
 from lockquack.sources.jax_precision import double_precision
 from lockquack.sources.numpyro_sites import Draw, Program, Sites, run
 
+#: New indices of an argument that are tried one by one, to name the one that is too large.
+_MOST_STRANGE = 16
+
 
 def name_of(model: Program) -> str:
     """Return what the user calls the model: the function inside all handlers."""
@@ -115,15 +118,31 @@ def require_seen_groups(
     }
     if _stays_inside(model, draw, {**new, **far}) or not _stays_inside(model, draw, old):
         return
-    strange = {
-        name: np.setdiff1d(given, np.asarray(old.get(name, ()))) for name, given in indices.items()
-    }
-    listed = ", ".join(f"{name} = {values[0]}" for name, values in strange.items() if values.size)
+    strange = [
+        (name, value)
+        for name, given in far.items()
+        for value in np.setdiff1d(given, np.asarray(old.get(name, ())))[:_MOST_STRANGE]
+        if not _stays_inside(model, draw, {**new, **_only(value, name, far, old)})
+    ]
+    listed = ", ".join(
+        f"{name} = {indices[name][far[name] == value][0]}" for name, value in strange[:1]
+    )
     raise ParameterError(
         f"The model {name_of(model)!r} was not fitted to the group {listed or list(changed)}, so "
         "there are no draws of its latent values. Predict groups that were seen, or write the "
         "model so that a new group is drawn from its prior."
     )
+
+
+def _only(
+    value: Any, name: str, given: Mapping[str, Numeric], old: Mapping[str, Any]
+) -> dict[str, Numeric]:
+    """Keep one of the new indices, and put one that was seen in place of all others."""
+    seen = {each: np.ravel(np.asarray(old.get(each, 0)))[0] for each in given}
+    return {
+        each: np.where((each == name) & (values == value), values, seen[each])
+        for each, values in given.items()
+    }
 
 
 def _stays_inside(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> bool:

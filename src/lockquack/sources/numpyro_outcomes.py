@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +20,7 @@ from lockquack.models.observations import (
     Observations,
     as_observations,
 )
+from lockquack.sources.numpyro_series import single, unwrapped
 from lockquack.sources.numpyro_sites import Site
 
 
@@ -32,7 +33,19 @@ class Part:
     dtype: Any  # in which the distribution takes them
     rows: slice  # of the observations
     columns: slice | None  # of the components; None: all
-    is_scalar: bool  # whether an outcome is a number there
+    event_shape: tuple[int, ...]  # of one outcome: () where it is a number
+    #: Whether the site makes one event of all outcomes, which is taken apart.
+    taken_apart: bool = False
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The shape of the observations at the site."""
+        return self.shape[: len(self.shape) - len(self.event_shape)]
+
+    def distribution(self, trace: Mapping[str, Any]) -> Any:
+        """Return what the site of a trace has, without what masks it, for single outcomes."""
+        fn = unwrapped(trace[self.site]["fn"])
+        return single(fn) if self.taken_apart else fn
 
 
 @dataclass(frozen=True)
@@ -73,15 +86,10 @@ def read_outcome(sites: Sequence[Site], y: Any = None) -> Outcome:
 
     Without ``y``, the outcomes are those at the sites.
     """
+    if len(sites) == 1:
+        return _at_one_site(sites[0], y)
     for site in sites:
         _require_whole(site)
-    if len(sites) == 1:
-        (site,) = sites
-        values = np.asarray(site.value if y is None else y)
-        grid = _grid(site, values)
-        d = values.shape[-1] if site.event_shape else None
-        part = Part(site.name, values.shape, _dtype(site, values), slice(None), None, d is None)
-        return _masked(Outcome(_flat(values, d), grid, d, np.empty(0, bool), (part,)), sites)
     each = [np.asarray(site.value) for site in sites]
     leads = [
         at.shape[: at.ndim - len(site.event_shape)] for site, at in zip(sites, each, strict=True)
@@ -89,6 +97,34 @@ def read_outcome(sites: Sequence[Site], y: Any = None) -> Outcome:
     if leads[0] and len(set(leads)) == 1 and _plates_agree(sites):
         return _masked(_side_by_side(sites, each, leads[0], y), sites)
     return _masked(_one_after_the_other(sites, each, leads, y), sites)
+
+
+def _at_one_site(site: Site, y: Any) -> Outcome:
+    values = np.asarray(site.value if y is None else y)
+    taken_apart = site.single is not None and values.ndim > 0 and not site.batch_shape
+    if taken_apart:
+        assert site.single is not None
+        batch_shape, event_shape = site.single
+        site = replace(
+            site,
+            batch_shape=batch_shape,
+            event_shape=event_shape,
+            masks=(*site.masks, *site.inner_masks),
+            inner_masks=(),
+        )
+    _require_whole(site)
+    grid = _grid(site, values)
+    d = values.shape[-1] if site.event_shape else None
+    part = Part(
+        site.name,
+        values.shape,
+        _dtype(site, values),
+        slice(None),
+        None,
+        site.event_shape,
+        taken_apart,
+    )
+    return _masked(Outcome(_flat(values, d), grid, d, np.empty(0, bool), (part,)), [site])
 
 
 def _side_by_side(
@@ -116,7 +152,7 @@ def _side_by_side(
             _dtype(site, at),
             slice(None),
             slice(start, stop),
-            not site.event_shape,
+            site.event_shape,
         )
         for site, at, (start, stop) in zip(sites, values, pairwise(ends), strict=True)
     )
@@ -147,7 +183,7 @@ def _one_after_the_other(
             )
         rows = np.asarray(y)
     parts = tuple(
-        Part(site.name, at.shape, _dtype(site, at), slice(start, stop), None, d is None)
+        Part(site.name, at.shape, _dtype(site, at), slice(start, stop), None, site.event_shape)
         for site, at, (start, stop) in zip(sites, values, pairwise(ends), strict=True)
     )
     return Outcome(rows, (len(rows),), d, np.empty(0, bool), parts)
@@ -157,10 +193,9 @@ def _masked(outcome: Outcome, sites: Sequence[Site]) -> Outcome:
     """Find out which outcomes are observed: of components that are side by side, all or none."""
     masks = []
     for site, part in zip(sites, outcome.parts, strict=True):
-        lead = part.shape[: len(part.shape) - len(site.event_shape)]
-        mask = np.ones(lead, dtype=np.bool_)
+        mask = np.ones(part.lead, dtype=np.bool_)
         for each in site.masks:
-            mask &= np.broadcast_to(np.asarray(each), lead)
+            mask &= np.broadcast_to(np.asarray(each), part.lead)
         masks.append(mask.reshape(-1))
     if outcome.beside and not all(np.array_equal(mask, masks[0]) for mask in masks):
         raise UnsupportedError(
@@ -194,9 +229,8 @@ def case_weights(sites: Sequence[Site], outcome: Outcome) -> NDArray[np.float64]
     """Return how often each observation counts, where ``handlers.scale`` says so, or None."""
     each = []
     for site, part in zip(sites, outcome.parts, strict=True):
-        lead = part.shape[: len(part.shape) - len(site.event_shape)]
         scale = 1.0 if site.scale is None else np.asarray(site.scale, dtype=np.float64)
-        each.append(np.broadcast_to(scale, lead).reshape(-1))
+        each.append(np.broadcast_to(scale, part.lead).reshape(-1))
     if outcome.beside and not all(np.array_equal(weights, each[0]) for weights in each):
         raise UnsupportedError(
             f"The sites {_listed(sites)} have different scales (handlers.scale), so there is no "
@@ -228,15 +262,11 @@ def _listed(sites: Sequence[Site]) -> str:
 def _grid(site: Site, y: Numeric) -> tuple[int, ...]:
     """Return the shape of the observations: that of y without the components of an outcome."""
     if y.ndim and y.shape == site.event_shape and not site.batch_shape:
-        remedy = (
-            "Leave out .to_event(), or put it on the components of one outcome only."
-            if site.independent
-            else "Its score would be a joint one. Write the distribution of each outcome given the "
-            "parameters and, in a time series, given earlier outcomes as data."
-        )
         raise UnsupportedError(
             f"All {y.size} outcomes of the site {site.name!r} are one event of its distribution "
-            f"({site.likelihood}): there are no single observations. {remedy}"
+            f"({site.likelihood}): there are no single observations. Its score would be a joint "
+            "one. Write the distribution of each outcome given the parameters and, in a time "
+            "series, given earlier outcomes as data."
         )
     lead = y.shape[: y.ndim - len(site.event_shape)]
     fits = len(site.event_shape) < 2 and y.shape[len(lead) :] == site.event_shape

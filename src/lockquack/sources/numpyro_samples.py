@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from lockquack.sources.jax_precision import own_arrays
 from lockquack.sources.numpyro_sites import Draw, Program, Sites, look
 from lockquack.sources.parameters import samples_first
 
+#: How JAX says that a loop does not go on with the types with which it begins.
+_TYPES_OF_A_LOOP = r"has type (\w+)\[.*?output carry.*?has type (\w+)\["
 #: Latent sites → their values in all draws, (chain, draw, ...), or in one.
 Draws = Mapping[str, Numeric]
 
@@ -42,11 +45,59 @@ def read_samples(model: Program, samples: Any, kwargs: Mapping[str, Any]) -> tup
     problem = next((each for each in problems if isinstance(each, LockquackError)), problems[0])
     if isinstance(problem, LockquackError):
         raise problem
-    shapes = ", ".join(f"{name}: {values.shape}" for name, values in given.items())
-    raise LockquackError(
+    raise _does_not_run(model, given, kwargs, problem) from problem
+
+
+def _does_not_run(
+    model: Program, draws: Draws, kwargs: Mapping[str, Any], problem: Exception
+) -> LockquackError:
+    """Say in plain words why a model does not run, where that can be found out."""
+    missing = _without_draws(model, kwargs, draws)
+    if missing:
+        return _no_draws(missing, draws)
+    if "carry" in str(problem) and (types := re.search(_TYPES_OF_A_LOOP, str(problem))):
+        return UnsupportedError(
+            f"A loop of the model (scan) begins with numbers of type {types[1]} and goes on with "
+            f"{types[2]} in double precision, in which everything is computed here. Let it begin "
+            "without a type of its own: jnp.zeros(3) in place of jnp.zeros(3, dtype=jnp.float32), "
+            "or dtype=y.dtype."
+        )
+    shapes = ", ".join(f"{name}: {values.shape}" for name, values in draws.items())
+    first = str(problem).split("\n", 1)[0].rstrip(".")
+    return LockquackError(
         f"The model does not run with these draws ({shapes}) and the arguments "
-        f"{list(kwargs) or 'none'}: {problem}. Give all its arguments by model_kwargs=."
-    ) from problem
+        f"{list(kwargs) or 'none'}: {first}. Give all its arguments by model_kwargs=."
+    )
+
+
+def _without_draws(model: Program, kwargs: Mapping[str, Any], draws: Draws) -> list[str]:
+    """Find latent sites of which there are no draws, in the session's own precision."""
+    import jax
+    from numpyro import handlers
+
+    found: dict[str, Any] = {}
+
+    def find() -> None:
+        found.update(handlers.trace(handlers.seed(model, 0)).get_trace(**kwargs))
+
+    try:
+        jax.eval_shape(find)
+    except Exception:  # a model that does not run there either
+        return []
+    return [
+        name
+        for name, site in found.items()
+        if site["type"] == "sample" and not site["is_observed"] and name not in draws
+    ]
+
+
+def _no_draws(missing: Sequence[str], draws: Mapping[str, Any]) -> ParameterError:
+    return ParameterError(
+        f"The model has the latent site(s) {', '.join(map(repr, missing))}, of which there are no "
+        f"draws; there are draws of {', '.join(draws) or 'nothing'}. Give the model as it was "
+        "fitted, with its handlers. A discrete latent site that was summed out must be written as "
+        "a mixture, MixtureSameFamily."
+    )
 
 
 def _first_look(model: Program, draws: Draws, kwargs: Mapping[str, Any]) -> Sites:
@@ -59,14 +110,9 @@ def _first_look(model: Program, draws: Draws, kwargs: Mapping[str, Any]) -> Site
             "lq.from_jax, because it does not say what the outcomes are."
         )
     latents = _latents(sites)
-    missing = [f"{name!r}" for name in latents if name not in first]
+    missing = [name for name in latents if name not in first]
     if missing:
-        raise ParameterError(
-            f"The model has the latent site(s) {', '.join(missing)}, of which there are no draws; "
-            f"there are draws of {', '.join(first) or 'nothing'}. Give the model as it was fitted, "
-            "with its handlers. A discrete latent site that was summed out must be written as a "
-            "mixture, MixtureSameFamily."
-        )
+        raise _no_draws(missing, first)
     if not latents:
         raise ParameterError("The model has no latent sites, so there is nothing to average over.")
     first = {name: first[name] for name in latents}

@@ -13,6 +13,7 @@ import numpy as np
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.numeric import and_more
 from lockquack.sources.jax_precision import double_precision
+from lockquack.sources.numpyro_series import single, unwrapped
 
 Program = Callable[..., Any]
 #: Latent sites → their values in one draw.
@@ -43,19 +44,18 @@ class Site:
     ends: tuple[float, float] | None = None
     #: Whether each component of an outcome may be any number, or any angle.
     without_edges: bool = False
-    #: Whether its event was put together from independent numbers.
-    independent: bool = False
+    #: Batch and event shape of single outcomes, where its event can be taken apart.
+    single: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     #: Whether it only records a value, as ``Delta`` does.
     is_record: bool = False
 
     @classmethod
     def of(cls, name: str, site: Mapping[str, Any]) -> Site:
         """Read a site of a trace."""
-        from numpyro.distributions import Independent
-
         if site["type"] == "param":
             return cls(name, False, site["value"])
         fn = site["fn"]
+        alone = single(fn)
         likelihood, parts = _names(fn)
         outer, inner = _masks(fn)
         return cls(
@@ -72,9 +72,9 @@ class Site:
             likelihood=likelihood,
             parts=parts,
             discrete=_is_discrete(fn),
-            ends=_first_and_last(fn),
+            ends=_first_and_last(alone),
             without_edges=_is_without_edges(fn),
-            independent=isinstance(unwrapped(fn), Independent),
+            single=None if alone is fn else (alone.batch_shape, alone.event_shape),
             is_record=is_record(fn),
         )
 
@@ -224,15 +224,6 @@ def layers(fn: Any) -> Iterator[Any]:
         for part in value if isinstance(value, list | tuple) else [value]:
             if isinstance(part, Distribution):
                 yield from layers(part)
-
-
-def unwrapped(fn: Any) -> Any:
-    """Take off what only masks or repeats a distribution."""
-    from numpyro.distributions import ExpandedDistribution, MaskedDistribution
-
-    while isinstance(fn, ExpandedDistribution | MaskedDistribution):
-        fn = fn.base_dist
-    return fn
 
 
 def _masks(fn: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

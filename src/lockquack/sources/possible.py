@@ -13,6 +13,10 @@ from lockquack.numeric import and_more
 
 #: Log densities that are looked at, at most: all draws, or so many evenly spaced ones.
 _LOOKED_AT = 2**22
+_POSSIBLE_ELSEWHERE = (
+    " In the other draws it does. Give the draws of the posterior that has seen these outcomes; if "
+    "they are, its density is too small for a number there, as where classes hardly occur."
+)
 
 
 def require_possible(
@@ -75,9 +79,10 @@ def require_possible(
             f"{found}A parameter is outside its domain in draw {draw} of chain {chain}: {demand}. "
             "Give the draws of this model, on the scale on which it has its parameters."
         )
+    in_some = "" if bad[:, :, at].all() else _POSSIBLE_ELSEWHERE
     raise SupportError(
         f"{found}The parameters are possible, the outcome is not: it must lie inside the support "
-        "of the source."
+        f"of the source.{in_some}"
     )
 
 

@@ -35,6 +35,10 @@ class Example:
     kept: Any = None
     #: Whether a term is given earlier outcomes, so that these stay as they are.
     series: bool = False
+    #: Whether NumPyro itself cannot draw outcomes.
+    without_generator: bool = False
+    #: Whether NumPyro has one density of all outcomes, of which there are terms here.
+    one_event: bool = False
     draws: Mapping[str, Any] | None = None
     #: Whether the model looks at its outcomes with numpy, so that it cannot be compiled.
     concrete: bool = False
@@ -64,8 +68,7 @@ class Example:
         import jax
         from numpyro.infer import log_likelihood
 
-        latent = self._latent(posterior)
-        draws = {name: _double(posterior[name]) for name in latent}
+        draws = self._draws(posterior)
 
         def terms(y: Any) -> Any:
             found = log_likelihood(self.model, draws, batch_ndims=2, **self._with(y))
@@ -92,6 +95,22 @@ class Example:
             return np.stack([every[i, ..., i] for i in range(len(y))], axis=2)
 
         return own_logp
+
+    def own_joint(self, posterior: Mapping[str, NDArray[Any]]) -> Callable[[Array], Array]:
+        """Log density of all outcomes by NumPyro, (chain, draw), as a function of them."""
+        import jax
+        from numpyro.infer import log_likelihood
+
+        def own_joint(y: Array) -> Array:
+            with jax.enable_x64(True):
+                draws = self._draws(posterior)
+                found = log_likelihood(self.model, draws, batch_ndims=2, **self._with(y))
+                return np.asarray(found[self.sites[0]])
+
+        return own_joint
+
+    def _draws(self, posterior: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        return {name: _double(posterior[name]) for name in self._latent(posterior)}
 
     def _latent(self, posterior: Mapping[str, Any]) -> list[str]:
         """Sites that were drawn; what was computed from them is computed anew."""

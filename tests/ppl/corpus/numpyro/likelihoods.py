@@ -158,7 +158,7 @@ def unknown_bound():
         with numpyro.plate("observations", len(y)):
             numpyro.sample("y", dist.LeftTruncatedDistribution(base, low=low), obs=y)
 
-    return Example(model, {"y": Y})
+    return Example(model, {"y": Y}, without_generator=True)
 
 
 @CORPUS.case(

@@ -159,6 +159,28 @@ def mediated():
 
 @CORPUS.case(
     "several outcomes",
+    "instrumental variable: a component of the outcome is a covariate of the other one",
+    goes_in="no",
+    reason="the mean of an outcome is computed from it: write the density for from_jax",
+    says="computed from that outcome itself",
+)
+def instrumental_variable():
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model(instrument, education, wage):
+        a, b = (numpyro.sample(name, dist.Normal(0, 0.5)) for name in "ab")
+        corr = numpyro.sample("corr", dist.LKJ(2, 2))
+        mean = jnp.stack([a * education, b * instrument], axis=-1)
+        both = jnp.stack([wage, education], axis=-1)
+        numpyro.sample("both", dist.MultivariateNormal(mean, corr), obs=both)
+
+    return Example(model, {"instrument": X, "education": Z, "wage": Y}, sites=("both",))
+
+
+@CORPUS.case(
+    "several outcomes",
     "a number and a count of each person, scored jointly",
     goes_in="log",
     reason="counts have no derivatives",

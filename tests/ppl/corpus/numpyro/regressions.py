@@ -68,6 +68,19 @@ def robust_regression():
     return Example(model, {"x": X, "y": Y})
 
 
+@CORPUS.case("regression", "all outcomes in one event, .to_event(1)")
+def one_event_of_all():
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.3))
+        numpyro.sample("y", dist.Normal(slope * x, sigma).to_event(1), obs=y)
+
+    return Example(model, {"x": X, "y": Y}, one_event=True)
+
+
 @CORPUS.case("regression", "horseshoe prior, normal outcomes")
 def horseshoe():
     import jax.numpy as jnp

@@ -323,6 +323,39 @@ def hidden_markov():
     return Example(model, {"y": Y}, draws=draws)
 
 
+@CORPUS.case("time series", "observed Gaussian random walk, one event", **GIVEN_EARLIER)
+def observed_walk():
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model(y):
+        scale = numpyro.sample("scale", dist.LogNormal(0, 0.3))
+        numpyro.sample("y", dist.GaussianRandomWalk(scale, num_steps=len(y)), obs=y)
+
+    return Example(model, {"y": Y}, one_event=True)
+
+
+@CORPUS.case(
+    "time series", "stochastic differential equation by EulerMaruyama, one event", **GIVEN_EARLIER
+)
+def euler_maruyama():
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model(t, y):
+        pull = numpyro.sample("pull", dist.LogNormal(0, 0.3))
+        spread = numpyro.sample("spread", dist.LogNormal(0, 0.3))
+
+        def drift_and_spread(x, t):
+            return -pull * x, spread * (1 + 0.1 * jnp.sin(t))
+
+        first = dist.Normal(0.0, 1.0)
+        numpyro.sample("y", dist.EulerMaruyama(t, drift_and_spread, first), obs=y)
+
+    return Example(model, {"t": np.linspace(0.0, 2.0, T), "y": Y}, one_event=True)
+
+
 @CORPUS.case(
     "joint density",
     "Gaussian state space, the whole series is one event",
@@ -336,7 +369,11 @@ def state_space():
     import numpyro.distributions as dist
 
     def model(y):
-        scale = numpyro.sample("scale", dist.LogNormal(0, 0.3))
-        numpyro.sample("y", dist.GaussianRandomWalk(scale, num_steps=len(y)), obs=jnp.asarray(y))
+        rho = numpyro.sample("rho", dist.Uniform(0, 1))
+        numpyro.sample(
+            "y",
+            dist.GaussianStateSpace(len(y), rho * jnp.eye(1), covariance_matrix=jnp.eye(1)),
+            obs=jnp.asarray(y),
+        )
 
-    return Example(model, {"y": Y})
+    return Example(model, {"y": Y[:, None]})
