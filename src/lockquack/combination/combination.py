@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
-from lockquack.combination import pictures, running, uncertainty
+from lockquack.combination import averaging, pictures, running, uncertainty
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
 from lockquack.errors import ParameterError, UnsupportedError
@@ -121,6 +121,7 @@ class Combination(Fitted):
     sandwich = uncertainty.sandwich
     posterior = uncertainty.posterior
     update = running.update
+    average = averaging.average
 
     def predict(
         self,

@@ -276,11 +276,11 @@ def _resampled(y: Array, log_ratio: Array, n: int, method: str, rng: np.random.G
         )
     # The variance of the weighted proposals, and what resampling them adds to it.
     ess = 1.0 / (np.square(weights).sum() + 1.0 / n)
-    chosen = rng.permutation(_systematic(weights, n, rng))
+    chosen = rng.permutation(systematic(weights, n, rng))
     return Drawn(y[chosen], method, np.nan, float(ess), pareto_k, log_norm, error)
 
 
-def _systematic(weights: Array, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def systematic(weights: Array, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Choose n positions, each as often as its weight says, give or take one."""
     total = np.cumsum(weights)
     points = (np.arange(n) + rng.random()) / n * total[-1]
@@ -339,7 +339,7 @@ class _Cloud:
                 low, high = (middle, high) if effective(middle) > 0.5 * gain.size else (low, middle)
             high = max(low, 1e-6)
         weights = np.exp(high * (gain - gain.max()))
-        chosen = _systematic(weights, gain.size, rng)
+        chosen = systematic(weights, gain.size, rng)
         beta = 1.0 if self.beta + high >= 1.0 - 1e-12 else self.beta + high
         y = self.y[chosen]
         factor = safe_factor(np.atleast_2d(np.cov(y, rowvar=False)))
