@@ -62,9 +62,34 @@ class Solution:
     starts: tuple[int, int] | None = field(default=None, kw_only=True)
     stationarity: float = field(default=float("nan"), kw_only=True)
 
+    @classmethod
+    def of_one(
+        cls,
+        x: Array,
+        objective: float,
+        gap: float,
+        scale: float,
+        iterations: int,
+        *,
+        tol: float,
+        max_iter: int,
+    ) -> Solution:
+        """Make the solution of one problem, which has converged if its gap is small enough."""
+        f, bound, size = (np.asarray(number) for number in (objective, gap, scale))
+        converged, taken = np.asarray(bound <= tol * size), np.asarray(iterations)
+        return cls(x, f, bound, size, converged, taken, status_of(converged, taken, max_iter))
+
     @property
     def relative_gap(self) -> Array:
         """The gap in units of the scale; a gap of zero is zero on every scale."""
         positive = np.where(self.scale > 0, self.scale, 1.0)
         unbounded = (self.scale == 0) & (self.gap > 0)
         return np.asarray(np.where(unbounded, np.inf, self.gap / positive))
+
+
+def status_of(
+    converged: NDArray[np.bool_], iterations: NDArray[np.int_], max_iter: int
+) -> NDArray[np.str_]:
+    """Say in words what made a solver stop."""
+    stopped = np.where(iterations >= max_iter, "iteration limit", "stalled")
+    return np.where(converged, "converged", stopped)

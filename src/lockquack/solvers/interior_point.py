@@ -12,17 +12,22 @@ steps are the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.intp]
+#: Solves for steps of the weights, (B, K), and of the multipliers of their sums, (B, 1).
+NewtonSolver = Callable[[Array], tuple[Array, Array]]
 
 #: Proximal term on the diagonal of the Newton matrix, whose own diagonal is scaled to one. It
 #: keeps a step out of the null space of Q, where it would be rounding error; the repeated steps
@@ -70,63 +75,114 @@ def validated(quad: ArrayLike, linear: ArrayLike, alpha: ArrayLike) -> tuple[Arr
     )
 
 
+class Programme(ABC):
+    """What a step needs to know of a batch of quadratic programmes."""
+
+    alpha: Array  # (B, K): the prior's concentration minus one
+    #: Whether the weights sum to one.
+    fixed_sum: ClassVar[bool] = True
+
+    @abstractmethod
+    def gradient(self, w: Array) -> Array:
+        """Return 2(Qw + c), the gradient without the prior."""
+
+    @abstractmethod
+    def newton(self, curvature: Array, free: Mask | None = None) -> NewtonSolver:
+        """Factorise 2Q + diag(curvature), bordered by the sums; only free weights get a step."""
+
+    def least(self, values: Array) -> Array:
+        """Return the least of (B, K) values in each problem of the batch."""
+        return values.min(axis=-1, keepdims=True)
+
+    def mean(self, values: Array) -> Array:
+        """Return the mean of (B, K) values in each problem of the batch."""
+        return values.mean(axis=-1, keepdims=True)
+
+
 @dataclass(frozen=True)
-class Quadratic:
+class Quadratic(Programme):
     """A batch of problems with one leading axis."""
 
     Q: Array  # (B, K, K), symmetric
     c: Array  # (B, K)
-    alpha: Array  # (B, K)
-
-    #: Whether the weights sum to one.
-    fixed_sum: ClassVar[bool] = True
+    alpha: Array
 
     def take(self, keep: Mask | Index) -> Self:
         """Keep some problems of the batch."""
         return type(self)(self.Q[keep], self.c[keep], self.alpha[keep])
 
+    @override
     def gradient(self, w: Array) -> Array:
-        """Return 2(Qw + c), the gradient without the prior."""
         return 2 * (times(self.Q, w) + self.c)
 
     def objective(self, w: Array) -> Array:
         """Return f(w)."""
-        return dot(w, times(self.Q, w) + 2 * self.c) - self._log_terms(w).sum(axis=-1)
+        return dot(w, times(self.Q, w) + 2 * self.c) - log_terms(w, self.alpha).sum(axis=-1)
 
     def scale(self, w: Array) -> Array:
         """Return the sum of the absolute terms of f(w)."""
         centred = self.c - dot(self.c, w)[:, None]
         terms = times(np.abs(self.Q), w) + 2 * np.abs(centred)
-        return dot(w, terms) + (self.alpha + np.abs(self._log_terms(w))).sum(axis=-1)
+        return dot(w, terms) + (self.alpha + np.abs(log_terms(w, self.alpha))).sum(axis=-1)
 
     def gap(self, w: Array) -> Array:
         """Return the duality gap at the best multiplier; see :func:`simplex_qp`."""
-        s = self.dual_slack(self.gradient(w))
+        s = dual_slack(self.gradient(w), self.alpha)
         return np.asarray(gap_terms(s * w, self.alpha).sum(axis=-1))
 
-    def dual_slack(self, h: Array) -> Array:
-        r"""Return :math:`s = h - \lambda` at the root of :math:`\sum_k \alpha_k / s_k = 1`.
+    @override
+    def newton(self, curvature: Array, free: Mask | None = None) -> NewtonSolver:
+        # [2Q + diag(curvature), 1; 1', 0], scaled to a unit diagonal. Where the sum of the
+        # weights is not fixed, the border is that of the identity.
+        (B, K), Q = curvature.shape, self.Q
+        diagonal = 2 * np.diagonal(Q, axis1=-2, axis2=-1) + curvature
+        floor = 1e-30 * diagonal.max(axis=-1, keepdims=True)
+        root = 1 / np.sqrt(np.where(diagonal > floor, diagonal, np.where(floor > 0, floor, 1.0)))
+        if free is not None:
+            root = np.where(free, root, 0.0)
+        border = 1 / root.max(axis=-1, keepdims=True)
+        matrix = np.zeros((B, K + 1, K + 1))
+        matrix[:, :K, :K] = 2 * Q * root[:, :, None] * root[:, None, :]
+        if self.fixed_sum:
+            matrix[:, :K, K] = matrix[:, K, :K] = root * border
+        else:
+            matrix[:, K, K] = 1.0
+        at = np.arange(K)
+        matrix[:, at, at] += curvature * root**2
+        matrix[:, at, at] += np.where(self.alpha > 0, _PROXIMAL_PRIOR, _PROXIMAL)
 
-        Where the entries without prior do not let the slack become small enough for a root,
-        it is the smallest nonnegative slack. With :math:`s = h - \min h + \tau`, Newton's
-        method on :math:`1 / \sum_k \alpha_k / s_k`, concave in :math:`\tau`, climbs to the
-        root from below, so s stays nonnegative; every iterate gives a valid bound.
-        """
-        excess = h - h.min(axis=-1, keepdims=True)
-        prior = self.alpha > 0
-        tau = np.maximum((self.alpha - excess).max(axis=-1, keepdims=True), 0.0)
-        for _ in range(40):
-            inverse = 1 / np.where(prior, excess + tau, np.inf)
-            total = (self.alpha * inverse).sum(axis=-1, keepdims=True)
-            slope = (self.alpha * inverse**2).sum(axis=-1, keepdims=True)
-            step = total * (total - 1) / np.where(slope > 0, slope, 1.0)
-            tau = np.maximum(tau + step, 0.0)
-            if not (step > 1e-14 * tau).any():
-                break
-        return excess + tau
+        def solve(rhs: Array) -> tuple[Array, Array]:
+            step = solve_each(matrix, np.concatenate([rhs * root, np.zeros_like(border)], axis=-1))
+            return step[:, :-1] * root, -step[:, -1:] * border
 
-    def _log_terms(self, w: Array) -> Array:
-        return self.alpha * np.log(np.where(self.alpha > 0, w, 1.0))
+        return solve
+
+
+def dual_slack(h: Array, alpha: Array) -> Array:
+    r"""Return :math:`s = h - \lambda` at the root of :math:`\sum_k \alpha_k / s_k = 1`.
+
+    Where the entries without prior do not let the slack become small enough for a root,
+    it is the smallest nonnegative slack. With :math:`s = h - \min h + \tau`, Newton's
+    method on :math:`1 / \sum_k \alpha_k / s_k`, concave in :math:`\tau`, climbs to the
+    root from below, so s stays nonnegative; every iterate gives a valid bound.
+    """
+    excess = h - h.min(axis=-1, keepdims=True)
+    prior = alpha > 0
+    tau = np.maximum((alpha - excess).max(axis=-1, keepdims=True), 0.0)
+    for _ in range(40):
+        inverse = 1 / np.where(prior, excess + tau, np.inf)
+        total = (alpha * inverse).sum(axis=-1, keepdims=True)
+        slope = (alpha * inverse**2).sum(axis=-1, keepdims=True)
+        step = total * (total - 1) / np.where(slope > 0, slope, 1.0)
+        tau = np.maximum(tau + step, 0.0)
+        if not (step > 1e-14 * tau).any():
+            break
+    return excess + tau
+
+
+def log_terms(w: Array, alpha: Array) -> Array:
+    """Return alpha log w, the terms of the log prior, and 0 where there is none."""
+    return np.asarray(alpha * np.log(np.where(alpha > 0, w, 1.0)))
 
 
 def gap_terms(product: Array, alpha: Array) -> Array:
@@ -208,7 +264,7 @@ class State:
         )
 
 
-def start_at(problem: Quadratic, w: Array) -> State:
+def start_at(problem: Programme, w: Array) -> State:
     """Return w with multipliers that satisfy the dual constraint exactly."""
     h = problem.gradient(w)
     low = h.min(axis=-1, keepdims=True)
@@ -216,31 +272,36 @@ def start_at(problem: Quadratic, w: Array) -> State:
     return State(w, h - low + room, low - room)
 
 
-def predictor_corrector(problem: Quadratic, state: State) -> State:
+def predictor_corrector(problem: Programme, state: State) -> State:
     r"""Take one step of Mehrotra's method on the perturbed optimality conditions.
 
     .. math:: 2(Qw + c) - z - \lambda 1 = 0, \quad w_k z_k = \alpha_k + \mu,
               \quad \textstyle\sum_k w_k = 1
     """
     residual = state.lam - problem.gradient(state.w)
-    matrix = _newton_matrix(problem, state.z / state.w)
+    solve = problem.newton(state.z / state.w)
 
     def step(target: Array) -> State:
-        dw, dlam = matrix.solve(residual + target / state.w)
+        dw, dlam = solve(residual + target / state.w)
         return State(dw, (target - state.z * (state.w + dw)) / state.w, dlam)
 
+    def length_of(step: State, inside: float) -> Array:
+        """Return the longest step up to 1 that keeps w and z nonnegative, or positive."""
+        ratio = np.minimum(_to_boundary(state.w, step.w), _to_boundary(state.z, step.z))
+        return np.minimum(1.0, inside * problem.least(ratio))
+
     def distance(w: Array, z: Array) -> Array:
-        return np.abs(w * z - problem.alpha).mean(axis=-1, keepdims=True)
+        return problem.mean(np.abs(w * z - problem.alpha))
 
     predictor = step(problem.alpha)
-    length = _step_length(state, predictor, 1.0)
+    length = length_of(predictor, 1.0)
     ahead = state.w + length * predictor.w, state.z + length * predictor.z
     mu = distance(state.w, state.z)
     centring = (distance(*ahead) / np.where(mu > 0, mu, 1.0)) ** 3
     centre = problem.alpha + np.minimum(centring, 1.0) * mu
     # The products must not be sent to the boundary that the prior keeps them away from.
     corrector = step(np.maximum(centre - length**2 * predictor.w * predictor.z, centre / 10))
-    after = state.moved(corrector, _step_length(state, corrector, _INSIDE))
+    after = state.moved(corrector, length_of(corrector, _INSIDE))
     # The sum is one to rounding; let it be one exactly.
     w = after.w / after.w.sum(axis=-1, keepdims=True) if problem.fixed_sum else after.w
     # A multiplier far below alpha / w would hide the curvature of the prior from the next step.
@@ -263,53 +324,8 @@ def follow_path(problem: Quadratic, state: State, tol: float, max_iter: int) -> 
     return best
 
 
-def _step_length(state: State, step: State, inside: float) -> Array:
-    """Return the longest step up to 1 that keeps w and z nonnegative, or positive."""
-    ratio = np.minimum(_to_boundary(state.w, step.w), _to_boundary(state.z, step.z))
-    return np.minimum(1.0, inside * ratio.min(axis=-1, keepdims=True))
-
-
 def _to_boundary(value: Array, step: Array) -> Array:
     return np.where(step < 0, value / np.where(step < 0, -step, 1.0), np.inf)
-
-
-@dataclass(frozen=True)
-class _Newton:
-    """The bordered Newton matrix, rows and columns scaled to a unit diagonal."""
-
-    matrix: Array  # (B, K + 1, K + 1)
-    root: Array  # (B, K): the scaling of the weights
-    border: Array  # (B, 1): the scaling of the multiplier
-
-    def solve(self, rhs: Array) -> tuple[Array, Array]:
-        """Return the steps of w, which sums to zero, and of the multiplier."""
-        column = np.concatenate([rhs * self.root, np.zeros_like(self.border)], axis=-1)
-        step = solve_each(self.matrix, column)
-        return step[:, :-1] * self.root, -step[:, -1:] * self.border
-
-
-def _newton_matrix(problem: Quadratic, curvature: Array, free: Mask | None = None) -> _Newton:
-    """Build [2Q + diag(curvature), 1; 1', 0]; weights that are not free get no step.
-
-    Where the sum of the weights is not fixed, the border is that of the identity.
-    """
-    (B, K), Q = curvature.shape, problem.Q
-    diagonal = 2 * np.diagonal(Q, axis1=-2, axis2=-1) + curvature
-    floor = 1e-30 * diagonal.max(axis=-1, keepdims=True)
-    root = 1 / np.sqrt(np.where(diagonal > floor, diagonal, np.where(floor > 0, floor, 1.0)))
-    if free is not None:
-        root = np.where(free, root, 0.0)
-    border = 1 / root.max(axis=-1, keepdims=True)
-    matrix = np.zeros((B, K + 1, K + 1))
-    matrix[:, :K, :K] = 2 * Q * root[:, :, None] * root[:, None, :]
-    if problem.fixed_sum:
-        matrix[:, :K, K] = matrix[:, K, :K] = root * border
-    else:
-        matrix[:, K, K] = 1.0
-    at = np.arange(K)
-    matrix[:, at, at] += curvature * root**2
-    matrix[:, at, at] += np.where(problem.alpha > 0, _PROXIMAL_PRIOR, _PROXIMAL)
-    return _Newton(matrix, root, border)
 
 
 def solve_each(matrix: Array, column: Array) -> Array:
@@ -325,17 +341,15 @@ def solve_each(matrix: Array, column: Array) -> Array:
         )
 
 
-def face_step(problem: Quadratic, w: Array) -> Array:
+def face_step(problem: Programme, w: Array) -> Array:
     """Take a Newton step among the positive weights; one that reaches zero stays there."""
     free, prior = w > 0, problem.alpha > 0
     inverse = 1 / np.where(free, w, 1.0)
     pull = problem.alpha * inverse
-    newton = _newton_matrix(problem, pull * inverse, free)
-    step, _ = newton.solve(pull - problem.gradient(w))
-    step = np.where(np.isfinite(step), step, 0.0)
+    step, _ = problem.newton(pull * inverse, free)(pull - problem.gradient(w))
+    step = np.where(free & np.isfinite(step), step, 0.0)
     ratio = _to_boundary(w, step)
-    reach = np.where(prior, _INSIDE * ratio, ratio)
-    length = np.minimum(1.0, reach.min(axis=-1, keepdims=True))
+    length = np.minimum(1.0, problem.least(np.where(prior, _INSIDE * ratio, ratio)))
     blocked = ~prior & (ratio <= length)
     return np.where(blocked, 0.0, np.maximum(w + length * step, 0.0))
 

@@ -10,7 +10,7 @@ on that form. A duality gap, computed from the returned weights alone, proves ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.numeric import cut
-from lockquack.solvers.base import Array, Solution
+from lockquack.solvers.base import Array, Solution, status_of
 from lockquack.solvers.interior_point import (
     EXTRA,
     FACE_STEPS,
@@ -28,8 +28,10 @@ from lockquack.solvers.interior_point import (
     Mask,
     Quadratic,
     dot,
+    dual_slack,
     equalised,
     face_step,
+    log_terms,
     predictor_corrector,
     start_at,
 )
@@ -233,11 +235,11 @@ class _Mixtures:
         N, alpha, prior = self.u.sum(axis=-1), self.alpha, self.alpha > 0
         M, d = N + alpha.sum(axis=-1), -local.c
         # The bound's derivative vanishes where Σ α_k d_k / (level − d_k) = N.
-        slack = replace(local, alpha=alpha * d / N[:, None]).dual_slack(local.c)
+        slack = dual_slack(local.c, alpha * d / N[:, None])
         level = d.max(axis=-1) + slack.min(axis=-1)
         ratio = np.where(prior, slack * w, 1.0) / np.where(prior, alpha, 1.0)
         gap = M * np.log(level / M) - dot(alpha, np.log(ratio))
-        log_prior = alpha * np.log(np.where(prior, w, 1.0))
+        log_prior = log_terms(w, alpha)
         # The mixture is at most the best of its row, so no term of its logarithm is positive.
         scale = N - logs + (alpha + np.abs(log_prior)).sum(axis=-1)
         # The bound is itself computed in float64: a smaller one would claim too much.
@@ -259,9 +261,7 @@ def _solve(
         _share_equally(problem, best, local)
         final = problem.at(best.w, curved=False)
     converged = final.gap <= tol * final.scale
-    limited = best.iterations >= max_iter
-    status = np.where(limited, "iteration limit", "stalled")
-    status = np.where(converged, "converged", status)
+    status = status_of(converged, best.iterations, max_iter)
     sizes = (value * unit for value in (final.objective, final.gap, final.scale))
     return best.w, *sizes, converged, best.iterations, status
 

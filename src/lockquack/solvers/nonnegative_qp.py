@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockquack.solvers.base import Array, Solution
+from lockquack.solvers.base import Array, Solution, status_of
 from lockquack.solvers.interior_point import (
     FACE_STEPS,
     Best,
@@ -25,6 +25,7 @@ from lockquack.solvers.interior_point import (
     face_step,
     follow_path,
     gap_terms,
+    log_terms,
     solve_each,
     times,
     validated,
@@ -115,8 +116,7 @@ def nonnegative_qp(
         converged = np.asarray(gap <= tol * scale)
         unbounded = np.zeros_like(converged)
         unbounded[~converged] = _falls_forever(problem.take(~converged))
-    status = np.where(best.iterations >= max_iter, "iteration limit", "stalled")
-    status = np.where(unbounded, "unbounded", status)
+    status = status_of(converged, best.iterations, max_iter)
     return Solution(
         x=w.reshape(*batch, K),
         objective=objective.reshape(batch),
@@ -124,7 +124,7 @@ def nonnegative_qp(
         scale=scale.reshape(batch),
         converged=converged.reshape(batch),
         iterations=best.iterations.reshape(batch),
-        status=np.where(converged, "converged", status).reshape(batch),
+        status=np.where(unbounded, "unbounded", status).reshape(batch),
     )
 
 
@@ -159,9 +159,9 @@ class _Orthant(Quadratic):
 
 def _scale(problem: Quadratic, w: Array) -> Array:
     """Return the scale of :func:`nonnegative_qp`."""
-    logs = problem.alpha * np.log(np.where(problem.alpha > 0, w, 1.0))
     terms = times(problem.Q, w) + 2 * np.abs(problem.c)
-    return np.asarray(dot(w, terms) + (problem.alpha + np.abs(logs)).sum(axis=-1))
+    logs = np.abs(log_terms(w, problem.alpha))
+    return np.asarray(dot(w, terms) + (problem.alpha + logs).sum(axis=-1))
 
 
 def _rescaled(Q: Array, c: Array, alpha: Array) -> tuple[_Orthant, Array]:

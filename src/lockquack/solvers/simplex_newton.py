@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array, Solution
-from lockquack.solvers.interior_point import EXTRA
+from lockquack.solvers.interior_point import EXTRA, log_terms
 from lockquack.solvers.simplex_qp import simplex_qp
 from lockquack.solvers.simplices_qp import Form, GroupForm, SimplicesQuadratic, simplices_qp
 
@@ -180,16 +180,8 @@ def simplices_newton(
         if not first.finite:
             raise NonFiniteError("f, its gradient or its Hessian is not finite at the start.")
         best, iterations = _newton(problem, first, tol, max_iter)
-    converged = best.gap <= tol * best.scale
-    stopped = "iteration limit" if iterations == max_iter else "stalled"
-    return Solution(
-        x=best.w,
-        objective=np.asarray(best.value),
-        gap=np.asarray(best.gap),
-        scale=np.asarray(best.scale),
-        converged=np.asarray(converged),
-        iterations=np.asarray(iterations),
-        status=np.asarray("converged" if converged else stopped),
+    return Solution.of_one(
+        best.w, best.value, best.gap, best.scale, iterations, tol=tol, max_iter=max_iter
     )
 
 
@@ -238,7 +230,7 @@ class _Problem:
     def at(self, w: Array) -> _Point:
         """Expand f at w, add the prior and the certificate."""
         value, gradient, form = self.expand(w.copy())
-        logs = self.alpha * np.log(np.where(self.alpha > 0, w, 1.0))
+        logs = log_terms(w, self.alpha)
         scale = self.scale + float((self.alpha + np.abs(logs)).sum())
         bound = SimplicesQuadratic(form, gradient, self.alpha).gap(w, gradient)
         # The bound is itself computed in float64: a smaller one would claim too much.

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockquack.numeric import cut
-from lockquack.solvers.base import Array, Solution
+from lockquack.solvers.base import Array, Solution, status_of
 from lockquack.solvers.interior_point import (
     FACE_STEPS,
     Best,
     Index,
     Quadratic,
+    dual_slack,
     equalised,
     face_step,
     follow_path,
@@ -156,9 +157,7 @@ def _solve(Q: Array, c: Array, alpha: Array, tol: float, max_iter: int) -> tuple
         _share_equally(problem, best, tol)
         objective = Quadratic(Q, c, alpha).objective(best.w)
     converged = best.gap <= tol * best.scale
-    limited = best.iterations >= max_iter
-    status = np.where(limited, "iteration limit", "stalled")
-    status = np.where(converged, "converged", status)
+    status = status_of(converged, best.iterations, max_iter)
     # The bound is itself computed in float64: a smaller one would claim too much.
     gap = np.maximum(best.gap, np.finfo(np.float64).eps * best.scale)
     return best.w, objective, gap * unit, best.scale * unit, converged, best.iterations, status
@@ -174,7 +173,7 @@ def _polish(problem: Quadratic, best: Best, rows: Index, tol: float) -> None:
     if len(rows) == 0:
         return
     w = best.w[rows]
-    s = problem.dual_slack(problem.gradient(w))
+    s = dual_slack(problem.gradient(w), problem.alpha)
     w = np.where((problem.alpha == 0) & (w * best.scale[rows][:, None] < s), 0.0, w)
     found = Best.start(w, best.scale[rows])
     for _ in range(FACE_STEPS):

@@ -19,19 +19,29 @@ from typing import Protocol
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
+from typing_extensions import override
 
 from lockquack.solvers.base import Array, Solution
-from lockquack.solvers.interior_point import EXTRA, FACE_STEPS, PATIENCE, Quadratic, gap_terms
-
-#: Solves for steps, (B, K), whose sum over each simplex is zero; and for the multipliers, (B, 1).
-NewtonSolver = Callable[[Array], tuple[Array, Array]]
+from lockquack.solvers.interior_point import (
+    EXTRA,
+    FACE_STEPS,
+    PATIENCE,
+    Mask,
+    NewtonSolver,
+    Programme,
+    State,
+    dual_slack,
+    face_step,
+    gap_terms,
+    log_terms,
+    predictor_corrector,
+    start_at,
+)
 
 #: Unknowns up to which a matrix is factorised as a dense one.
 _DENSE = 600
 #: Proximal term on the diagonal of a Newton matrix, scaled to one; see ``interior_point``.
 _PROXIMAL = 1e-13
-#: Fraction of the way to the boundary that a step may go.
-_INSIDE = 0.995
 #: Curvature, in units of the largest, that holds a weight where it is.
 _HELD = 1e20
 
@@ -50,7 +60,7 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True)
-class GroupForm:
+class GroupForm(Form):
     r"""A form for each simplex, and a pull towards their mean.
 
     .. math:: \sum_b v_b' Q_b v_b + \lambda \sum_b |v_b - \bar v|^2
@@ -59,13 +69,13 @@ class GroupForm:
     blocks: Array  # (B, K, K), symmetric
     pull: float = 0.0
 
+    @override
     def times(self, v: Array) -> Array:
-        """Return Qv, (B, K)."""
         each = np.einsum("bjk,bk->bj", self.blocks, v)
         return np.asarray(each + self.pull * (v - v.mean(axis=0)))
 
+    @override
     def size(self, v: Array) -> float:
-        """Return the sum of the absolute terms of v'Qv."""
         each = np.einsum("bj,bjk,bk->", v, np.abs(self.blocks), v, optimize=True)
         return float(each + self.pull * np.square(v - v.mean(axis=0)).sum())
 
@@ -101,17 +111,17 @@ class GroupForm:
 
 
 @dataclass(frozen=True)
-class SparseForm:
+class SparseForm(Form):
     """Any form; entries (b, k) are numbered b K + k."""
 
     matrix: sparse.csr_array  # (B K, B K), symmetric
 
+    @override
     def times(self, v: Array) -> Array:
-        """Return Qv, (B, K)."""
         return np.asarray((self.matrix @ v.ravel()).reshape(v.shape))
 
+    @override
     def size(self, v: Array) -> float:
-        """Return the sum of the absolute terms of v'Qv."""
         return float(v.ravel() @ (abs(self.matrix) @ v.ravel()))
 
     @cached_property
@@ -163,30 +173,42 @@ def _scaling(diagonal: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class SimplicesQuadratic:
-    """A quadratic programme on a product of simplices."""
+class SimplicesQuadratic(Programme):
+    """One quadratic programme on a product of simplices."""
 
     form: Form
     c: Array  # (B, K)
-    alpha: Array  # (B, K)
+    alpha: Array
 
+    @override
     def gradient(self, v: Array) -> Array:
-        """Return 2(Qv + c), the gradient without the prior."""
         return 2 * (self.form.times(v) + self.c)
+
+    @override
+    def newton(self, curvature: Array, free: Mask | None = None) -> NewtonSolver:
+        if free is not None:
+            held = _HELD * (1.0 + np.abs(self.form.times(np.ones_like(curvature))).max())
+            curvature = np.where(free, curvature, held)
+        return self.form.newton(curvature)
+
+    @override
+    def least(self, values: Array) -> Array:
+        return values.min()
+
+    @override
+    def mean(self, values: Array) -> Array:
+        return values.mean()
 
     def objective(self, v: Array) -> float:
         """Return the value at v."""
-        return float((v * (self.form.times(v) + 2 * self.c)).sum() - self._log_terms(v).sum())
+        logs = log_terms(v, self.alpha)
+        return float((v * (self.form.times(v) + 2 * self.c)).sum() - logs.sum())
 
     def scale(self, v: Array) -> float:
         """Return the sum of the absolute terms."""
         centred = self.c - (self.c * v).sum(axis=1, keepdims=True)
-        terms = self.alpha + np.abs(self._log_terms(v))
+        terms = self.alpha + np.abs(log_terms(v, self.alpha))
         return self.form.size(v) + float((2 * np.abs(centred) * v + terms).sum())
-
-    def slack(self, h: Array) -> Array:
-        """Return the multipliers of the weights, (B, K), at the best levels of the simplices."""
-        return Quadratic(np.empty(0), self.c, self.alpha).dual_slack(h)
 
     def gap(self, v: Array, h: Array | None = None) -> float:
         """Bound the distance to the minimum: the sum of the simplices' duality gaps.
@@ -195,11 +217,8 @@ class SimplicesQuadratic:
         of simplices is a sum of minima; ``h`` is the gradient of any other convex function.
         """
         h = self.gradient(v) if h is None else h
-        gap = float(gap_terms(self.slack(h) * v, self.alpha).sum())
+        gap = float(gap_terms(dual_slack(h, self.alpha) * v, self.alpha).sum())
         return np.inf if np.isnan(gap) else gap
-
-    def _log_terms(self, v: Array) -> Array:
-        return self.alpha * np.log(np.where(self.alpha > 0, v, 1.0))
 
 
 def simplices_qp(
@@ -238,37 +257,22 @@ def simplices_qp(
     [[0.625, 0.375], [0.375, 0.625]]
     """
     problem = SimplicesQuadratic(form, linear, alpha)
-    start = np.full(linear.shape, 1 / linear.shape[1])
     with np.errstate(all="ignore"):  # what goes wrong shows up in the gap
-        v, iterations = _follow_path(problem, start, tol, max_iter)
+        v, iterations = _follow_path(problem, tol, max_iter)
         v = _polished(problem, v, tol)
     scale = problem.scale(v)
     # The bound is itself computed in float64: a smaller one would claim too much.
     gap = max(problem.gap(v), float(np.finfo(np.float64).eps) * scale)
-    converged = gap <= tol * scale
-    stopped = "iteration limit" if iterations >= max_iter else "stalled"
-    return Solution(
-        x=v,
-        objective=np.asarray(problem.objective(v)),
-        gap=np.asarray(gap),
-        scale=np.asarray(scale),
-        converged=np.asarray(converged),
-        iterations=np.asarray(iterations),
-        status=np.asarray("converged" if converged else stopped),
-    )
+    objective = problem.objective(v)
+    return Solution.of_one(v, objective, gap, scale, iterations, tol=tol, max_iter=max_iter)
 
 
-def _follow_path(
-    problem: SimplicesQuadratic, v: Array, tol: float, max_iter: int
-) -> tuple[Array, int]:
-    """Take Mehrotra's steps until the gap stops falling."""
-    h = problem.gradient(v)
-    low = h.min(axis=1, keepdims=True)
-    room = h.mean(axis=1, keepdims=True) - low + problem.alpha.sum(axis=1, keepdims=True)
-    room = np.maximum(room, room.mean())
-    z, lam = h - low + room, low - room
-    best, least, stale = v, np.inf, 0
+def _follow_path(problem: SimplicesQuadratic, tol: float, max_iter: int) -> tuple[Array, int]:
+    """Take steps of one length for all simplices until the gap stops falling."""
+    state = _start(problem)
+    best, least, stale = state.w, np.inf, 0
     for iteration in range(max_iter):
+        v = state.w
         gap, scale = problem.gap(v), problem.scale(v)
         stale = 0 if gap < least / 2 else stale + 1
         if gap < least:
@@ -276,44 +280,17 @@ def _follow_path(
         patience = EXTRA if least <= tol * scale else PATIENCE
         if least == 0 or stale >= patience or not np.isfinite(v).all():
             return best, iteration
-        v, z, lam = _step(problem, v, z, lam)
+        state = predictor_corrector(problem, state)
     return best, max_iter
 
 
-def _step(
-    problem: SimplicesQuadratic, v: Array, z: Array, lam: Array
-) -> tuple[Array, Array, Array]:
-    """Take a predictor and a corrector on the optimality conditions; one length for all."""
-    residual = lam - problem.gradient(v)
-    newton = problem.form.newton(z / v)
-
-    def towards(target: Array) -> tuple[Array, Array, Array]:
-        dv, dlam = newton(residual + target / v)
-        return dv, (target - z * (v + dv)) / v, dlam
-
-    def distance(v: Array, z: Array) -> float:
-        return float(np.abs(v * z - problem.alpha).mean())
-
-    dv, dz, _ = towards(problem.alpha)
-    length = _length(v, z, dv, dz, 1.0)
-    mu = distance(v, z)
-    centring = min(distance(v + length * dv, z + length * dz), mu) / mu if mu > 0 else 0.0
-    centre = problem.alpha + centring**3 * mu
-    dv, dz, dlam = towards(np.maximum(centre - length**2 * dv * dz, centre / 10))
-    length = _length(v, z, dv, dz, _INSIDE)
-    v = v + length * dv
-    v /= v.sum(axis=1, keepdims=True)
-    # A multiplier far below alpha / v would hide the curvature of the prior from the next step.
-    return v, np.maximum(z + length * dz, problem.alpha / (2 * v)), lam + length * dlam
-
-
-def _length(v: Array, z: Array, dv: Array, dz: Array, inside: float) -> float:
-    """Return the longest step up to 1 that keeps weights and multipliers positive."""
-    return min(1.0, inside * min(_to_boundary(v, dv).min(), _to_boundary(z, dz).min()))
-
-
-def _to_boundary(value: Array, step: Array) -> Array:
-    return np.where(step < 0, value / np.where(step < 0, -step, 1.0), np.inf)
+def _start(problem: SimplicesQuadratic) -> State:
+    """Return equal weights; no simplex's multipliers are much smaller than those of the others."""
+    B, K = problem.c.shape
+    state = start_at(problem, np.full((B, K), 1 / K))
+    room = state.z.min(axis=1, keepdims=True)
+    more = np.maximum(room.mean() - room, 0.0)
+    return State(state.w, state.z + more, state.lam - more)
 
 
 def _polished(problem: SimplicesQuadratic, v: Array, tol: float) -> Array:
@@ -324,7 +301,7 @@ def _polished(problem: SimplicesQuadratic, v: Array, tol: float) -> Array:
     """
     prior = problem.alpha > 0
     scale = problem.scale(v)
-    slack = problem.slack(problem.gradient(v))
+    slack = dual_slack(problem.gradient(v), problem.alpha)
     face = np.where(~prior & (v * scale / len(v) < slack), 0.0, v)
     best, least = v, max(problem.gap(v), tol * scale / 100)
     for _ in range(FACE_STEPS):
@@ -333,19 +310,5 @@ def _polished(problem: SimplicesQuadratic, v: Array, tol: float) -> Array:
         if not gap <= least:
             break
         best, least = face, max(gap, tol * scale / 100)
-        face = _face_step(problem, face)
+        face = face_step(problem, face)
     return best
-
-
-def _face_step(problem: SimplicesQuadratic, v: Array) -> Array:
-    """Take a Newton step among the positive weights; one that reaches zero stays there."""
-    free, prior = v > 0, problem.alpha > 0
-    inverse = 1 / np.where(free, v, 1.0)
-    pull = problem.alpha * inverse
-    held = _HELD * (1.0 + np.abs(problem.form.times(np.ones_like(v))).max())
-    step, _ = problem.form.newton(np.where(free, pull * inverse, held))(pull - problem.gradient(v))
-    step = np.where(free & np.isfinite(step), step, 0.0)
-    ratio = _to_boundary(v, step)
-    length = min(1.0, float(np.where(prior, _INSIDE * ratio, ratio).min()))
-    blocked = free & ~prior & (ratio <= length)
-    return np.where(blocked, 0.0, np.maximum(v + length * step, 0.0))
