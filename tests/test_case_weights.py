@@ -27,7 +27,7 @@ from lockquack.methods.method import METHODS
 from lockquack.operators import OPERATORS
 from lockquack.quadrature.uniformity import uniformity
 from lockquack.rules import RULES
-from lockquack.totals import error_of_total, spread
+from lockquack.totals import error_of_total, standard_deviation
 from tests.test_fitting import PAIRS, N, named, pose
 
 TIMES = np.random.default_rng(3).integers(0, 4, size=N)
@@ -234,11 +234,13 @@ def test_standard_errors_are_those_of_a_survey():
 
 def test_the_unit_of_the_outcome_is_weighted():
     y = OUTCOMES[:, None]
-    np.testing.assert_allclose(spread(y, WHOLE.astype(float)), y[AGAIN].std(axis=0, ddof=1))
+    np.testing.assert_allclose(
+        standard_deviation(y, WHOLE.astype(float)), y[AGAIN].std(axis=0, ddof=1)
+    )
     # Weights that add up to one are no sample of size one.
     normalised = REAL / REAL.sum()
     variance = np.average((y[:, 0] - np.average(y[:, 0], weights=REAL)) ** 2, weights=REAL)
-    np.testing.assert_allclose(spread(y, normalised), np.sqrt(variance * 24 / 23))
+    np.testing.assert_allclose(standard_deviation(y, normalised), np.sqrt(variance * 24 / 23))
     units = [
         fit.rule.unit(fit.observations.values, fit.observations.weights)
         for fit in (lq.lock(models(weights=WHOLE)), lq.lock(models(AGAIN)))

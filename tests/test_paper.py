@@ -202,7 +202,7 @@ def test_regression_against_refitting_without_each_observation(rng):
     """Leave-one-out from all observations, and from a posterior that never saw the one."""
     X, y = rng.normal(size=(12, 9)), rng.normal(size=12)
     whole = overfitting.predict(X, y)
-    lattice = overfitting.Lattice.lay()
+    lattice = overfitting.Lattice.build()
     for i in (0, 5):
         rest = np.delete(np.arange(12), i)
         weight = overfitting.Marginal.of(X[rest], y[rest]).log_weight(lattice).ravel()
@@ -236,7 +236,7 @@ def test_a_finer_grid_changes_nothing(rng):
     X, y = overfitting.simulate(rng)
     for p in (3, 60, 90):
         coarse = overfitting.predict(X[:, :p], y)
-        fine = overfitting.predict(X[:, :p], y, overfitting.Lattice.lay(2.0))
+        fine = overfitting.predict(X[:, :p], y, overfitting.Lattice.build(2.0))
         for a, b in ((coarse.loo, fine.loo), (coarse.in_sample, fine.in_sample)):
             np.testing.assert_allclose(a.logp, b.logp, atol=1e-3)
             np.testing.assert_allclose(a.curv, b.curv, atol=1e-4)
@@ -244,7 +244,7 @@ def test_a_finer_grid_changes_nothing(rng):
 
 def regression_draws(X, y, n_draws, rng):
     """Draw from the posterior of a regression, independently, and make a model of the draws."""
-    lattice = overfitting.Lattice.lay()
+    lattice = overfitting.Lattice.build()
     weight = overfitting.Marginal.of(X, y).log_weight(lattice).ravel()
     nodes = nodes_of(lattice)
     chosen = rng.choice(len(nodes), size=n_draws, p=np.exp(weight - log_sum_exp(weight)))

@@ -63,7 +63,7 @@ def error_of_total(values: Array, weights: Array | None, *, ddof: int = 1) -> Ar
     return np.asarray(np.sqrt(m / (m - ddof) * squares))[()]
 
 
-def spread(values: Array, weights: Array | None) -> Array:
+def standard_deviation(values: Array, weights: Array | None) -> Array:
     """Find the standard deviation over the first axis.
 
     Of weights that say how often an observation occurred it is that of all occurrences. The sum
@@ -72,7 +72,7 @@ def spread(values: Array, weights: Array | None) -> Array:
     Examples
     --------
     >>> y = np.array([[1.0], [2.0], [4.0]])
-    >>> spread(y, np.array([2.0, 1.0, 1.0])), spread(y[[0, 0, 1, 2]], None)
+    >>> standard_deviation(y, np.array([2.0, 1.0, 1.0])), standard_deviation(y[[0, 0, 1, 2]], None)
     (array([1.41421356]), array([1.41421356]))
     """
     if weights is None:

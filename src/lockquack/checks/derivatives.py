@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.checks.findings import Check, Comparison, Quantity, Where
+from lockquack.checks.findings import Check, ComparedQuantity, Quantity, Where
 from lockquack.errors import ObservationMismatchError, ParameterError, UnsupportedError
 from lockquack.jets import Array, join_jets, stack_jets
 from lockquack.models.model import Model
@@ -237,12 +237,12 @@ class _Places:
         tolerance: float,
         got: Array,
         expected: Array,
-    ) -> Comparison:
+    ) -> ComparedQuantity:
         """Summarise errors, (draw, obs) or (draw, obs, d); NaN where nothing was compared."""
         compared = ~np.isnan(error)
         worst = np.unravel_index(np.argmax(np.where(compared, error, -1.0)), error.shape)
         chain, draw = self.draws[worst[0]]
-        return Comparison(
+        return ComparedQuantity(
             what,
             where,
             int(compared.sum()),
@@ -259,7 +259,7 @@ class _Places:
 
 def _compare_densities(
     source: Source, density: Source, places: _Places, tolerance: float
-) -> Iterator[Comparison]:
+) -> Iterator[ComparedQuantity]:
     """Compare log densities at the observed outcomes with those evaluated, and those stored."""
     got = places.logp(source)
     y = source.observations.values[places.obs]
@@ -313,7 +313,7 @@ def _compare_derivatives(
     unit: Array,
     tolerance: float,
     where: Where,
-) -> list[Comparison]:
+) -> list[ComparedQuantity]:
     """Compare derivatives with differences over steps of several lengths; the best one counts.
 
     A step that suits the derivatives at hand can be too long for the density around, and too

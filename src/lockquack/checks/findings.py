@@ -16,7 +16,7 @@ Where = Literal["observed", "elsewhere"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedQuantity:
     """One quantity, compared at many places, and the place where it is worst."""
 
     what: Quantity
@@ -75,7 +75,7 @@ class Check:
     """What :func:`check` found. It is printed as a table."""
 
     description: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ComparedQuantity, ...]
 
     @property
     def ok(self) -> bool:
@@ -83,7 +83,7 @@ class Check:
         return all(each.ok for each in self.comparisons)
 
     @property
-    def worst(self) -> Comparison:
+    def worst(self) -> ComparedQuantity:
         """The comparison that is furthest from its tolerance, or nearest to it."""
         return max(self.comparisons, key=lambda each: each.error / each.tolerance)
 

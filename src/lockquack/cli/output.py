@@ -143,16 +143,16 @@ def hear_warnings(options: Namespace) -> Iterator[list[Remark]]:
         say(f"note: {shell_words(remark.message)}", options)
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Turn numpy's and pandas' values into what JSON has; NaN and infinity into null."""
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): as_json(each) for name, each in value.items()}
     if isinstance(value, pd.DataFrame):
-        return {str(name): plain(row) for name, row in value.to_dict("index").items()}
+        return {str(name): as_json(row) for name, row in value.to_dict("index").items()}
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return as_json(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [as_json(each) for each in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
@@ -169,7 +169,7 @@ def _form(options: Namespace) -> Literal["text", "json", "csv"]:
 
 def _as_text(result: Result, form: Literal["text", "json", "csv"]) -> str:
     if form == "json":
-        return json.dumps(plain(result.record), indent=2, ensure_ascii=False)
+        return json.dumps(as_json(result.record), indent=2, ensure_ascii=False)
     if form == "csv":
         return result.table.to_csv().rstrip("\n")
     table, below = result.shown.to_string(), [line.text for line in result.below]

@@ -23,7 +23,7 @@ from lockquack.families.mv_student_t import MvStudentT
 from lockquack.families.negative_binomial import NegativeBinomial
 from lockquack.families.normal import Normal
 from lockquack.families.poisson import Poisson
-from lockquack.families.refused import find_refused, plain
+from lockquack.families.refused import find_refused, letters_of
 from lockquack.families.skew_normal import SkewNormal
 from lockquack.families.student_t import StudentT
 from lockquack.families.von_mises import VonMises
@@ -53,8 +53,8 @@ def find_family(name: str) -> Family | None:
     'negative_binomial'
     >>> find_family("laplace")
     """
-    offered = {plain(known): family for known, family in FAMILIES.items()}
-    return offered.get(plain(name))
+    offered = {letters_of(known): family for known, family in FAMILIES.items()}
+    return offered.get(letters_of(name))
 
 
 def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:

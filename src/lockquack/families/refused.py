@@ -86,7 +86,7 @@ _PREFIXES = {
 }
 
 
-def plain(name: str) -> str:
+def letters_of(name: str) -> str:
     """Reduce a name to its letters and digits, so that spellings do not matter."""
     return "".join(filter(str.isalnum, name.lower()))
 
@@ -100,7 +100,7 @@ def find_refused(name: str) -> Refused | None:
     True
     >>> find_refused("normal")
     """
-    spelling = plain(name)
+    spelling = letters_of(name)
     for prefix, why in _PREFIXES.items():
         if spelling.startswith(prefix) and spelling not in _REFUSED:
             return why

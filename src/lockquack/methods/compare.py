@@ -19,7 +19,7 @@ from lockquack.methods.comparison import Comparison, tabulate
 from lockquack.methods.fit import log_probabilities, require_seed
 from lockquack.methods.folds import Fold, read_folds
 from lockquack.methods.method import METHODS, Method, method_for
-from lockquack.models.model import told_of
+from lockquack.models.model import already_said
 from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
 from lockquack.remarks import warn
@@ -142,7 +142,7 @@ def compare(
             advance(1)
     if not rows:
         raise UnsupportedError("None of the methods can be used with these models.")
-    warn(*bench.remarks(), told=told_of(models))
+    warn(*bench.remarks(), already_said=already_said(models))
     return tabulate(rows, bench, folds=len(folds), left_out=left_out, random_seed=random_seed)
 
 

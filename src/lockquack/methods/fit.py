@@ -19,7 +19,7 @@ from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import gather, unit_of
 from lockquack.methods.method import Method
 from lockquack.methods.solving import solve
-from lockquack.models.model import Model, sources_of, told_of
+from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import agreed
 from lockquack.numeric import as_numeric
 from lockquack.remarks import warn
@@ -64,7 +64,7 @@ def fit(
     )
     remarks += [*solved.remarks, *examine(found, solved.gathered)]
     if not quiet:
-        warn(*remarks, told=told_of(models))
+        warn(*remarks, already_said=already_said(models))
     return replace(found, remarks=tuple(remarks))
 
 

@@ -23,9 +23,9 @@ class Likelihood:
     edges: tuple[Edge, ...] = ()
     #: Why the density lacks derivatives (a kink, an atom, censoring); empty: it is smooth.
     not_smooth: str = ""
-    #: Whether the density of an observation is given the outcomes of earlier ones, as in a series.
+    #: Whether the density of an observation is conditional on earlier outcomes, as in a series.
     given_earlier: bool = False
-    #: Names of what the posterior rests on besides these observations, and no score sees.
+    #: Names of terms whose data shape the posterior but are not scored.
     not_scored: tuple[str, ...] = ()
 
     @classmethod

@@ -331,9 +331,9 @@ class Model:
         return _as_html(self.source)
 
 
-def told_of(models: Mapping[str, Model]) -> dict[str, set[Hashable]]:
-    """Return what has been remarked on the models before, by name; for :func:`remarks.warn`."""
-    return {name: model.passes.told for name, model in models.items()}
+def already_said(models: Mapping[str, Model]) -> dict[str, set[Hashable]]:
+    """Return the remarks made on each model before, by name; for :func:`remarks.warn`."""
+    return {name: model.passes.said for name, model in models.items()}
 
 
 def sources_of(models: Mapping[str, Model]) -> dict[str, Source]:

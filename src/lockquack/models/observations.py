@@ -59,7 +59,7 @@ class Observations:
 
     @classmethod
     def unlabelled(cls, values: Array, weights: Array | None = None) -> Observations:
-        """Take outcomes (n, d) as they are, without a word about what they are."""
+        """Take outcomes (n, d) without labels."""
         component_dim = None if values.shape[1] == 1 else COMPONENT_DIM
         return cls(values, (OBS_DIM,), (len(values),), {}, component_dim, weights=weights)
 
@@ -107,7 +107,7 @@ class Observations:
 
     @property
     def index(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Labels that those of anything else about these observations must be the same as."""
+        """Labels with which those of anything else about these observations must agree."""
         return {**self.counted, **self.labels}
 
     def describe(self, index: int) -> str:

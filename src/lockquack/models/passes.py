@@ -40,8 +40,8 @@ class Passes:
     source: Source
     _collapsed: dict[tuple[Kind, bool], Collapsed] = field(default_factory=dict, repr=False)
     _loo: list[LooDensity] = field(default_factory=list, repr=False)
-    #: What was remarked on it and warned of, which is not repeated.
-    told: set[Hashable] = field(default_factory=set, repr=False)
+    #: Remarks that were made on it before and are not repeated.
+    said: set[Hashable] = field(default_factory=set, repr=False)
     _weighted: dict[Transform, Passes] = field(default_factory=dict, repr=False)
 
     def weighted(self, coordinates: Transform) -> Passes:
@@ -51,7 +51,7 @@ class Passes:
         """
         if coordinates not in self._weighted:
             source = WeightedSource.of(self.source, coordinates)
-            self._weighted[coordinates] = Passes(source, _loo=self._loo, told=self.told)
+            self._weighted[coordinates] = Passes(source, _loo=self._loo, said=self.said)
         return self._weighted[coordinates]
 
     def collapse(

@@ -241,7 +241,7 @@ class Source(ABC):
         return map_observations(work, (self,), self.observation_slices())
 
     def changed(self, change: Change) -> Source | None:
-        """Return the draws with changed jets, if they must be changed unread.
+        """Return a source of the changed jets, if the draws lie elsewhere and are changed there.
 
         None where they can be changed as they are read.
         """
@@ -301,8 +301,8 @@ class Source(ABC):
         """Largest Pareto k̂ at which its leave-one-out densities can be relied on."""
         return pareto_k_threshold(self.n_samples)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a source that is made of this one says too, unless it differs there."""
+    def common_fields(self) -> dict[str, Any]:
+        """Return the fields of every source, for a source that is made of this one."""
         return {field.name: getattr(self, field.name) for field in fields(Source)}
 
     def draws_of(self, chain: int) -> xr.DataArray | None:

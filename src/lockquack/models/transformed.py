@@ -52,7 +52,7 @@ class TransformedSource(ChangedSource):
         if source.outcome_draws is not None:
             drawn = _backward(transform, source.outcome_draws.values)
             changed["outcome_draws"] = source.outcome_draws.copy(data=drawn)
-        facts = {**source.facts(), **changed}
+        facts = {**source.common_fields(), **changed}
         return cls(**facts, source=source, transform=transform, label=label)
 
     @property

@@ -27,8 +27,8 @@ class WeightedSource(ChangedSource):
 
     @classmethod
     def of(cls, source: Source, coordinates: Transform) -> WeightedSource:
-        """Look at a source through the weight of a change of coordinates."""
-        return cls(**source.facts(), source=source, coordinates=coordinates)
+        """Weight the derivatives of a source as a change of coordinates does."""
+        return cls(**source.common_fields(), source=source, coordinates=coordinates)
 
     @property
     @override

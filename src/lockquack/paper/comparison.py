@@ -12,7 +12,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.fitting.densities import Densities
 from lockquack.jets import Array, Jet, log_sum_exp, stack_jets
 from lockquack.methods.gather import in_units
-from lockquack.paper.methods import OURS, PAPER, Fitted, fit
+from lockquack.paper.methods import OURS, PAPER, FittedPool, fit
 from lockquack.paper.scenarios import (
     SCENARIOS,
     Density,
@@ -49,7 +49,7 @@ class HeldOut:
     line: Nodes  # (K, m, 1): the predictions are the same for all of them
     truth: Jet
 
-    def scores(self, fitted: Fitted) -> tuple[float, float]:
+    def scores(self, fitted: FittedPool) -> tuple[float, float]:
         """Total log score and total H score, larger is better, in the outcome's own units."""
         pool = fitted.operator.pool(self.jets, fitted.x)
         on_line = fitted.operator.pool_density(self.line.logp, fitted.x)
@@ -156,7 +156,7 @@ def _totals(jet: Jet, log_norm: Array) -> tuple[float, float]:
 
 
 def _row(
-    scenario: Scenario, route: Route, kind: str, name: str, found: Fitted, test: HeldOut
+    scenario: Scenario, route: Route, kind: str, name: str, found: FittedPool, test: HeldOut
 ) -> Row:
     log_score, hyvarinen = test.scores(found)
     log_truth, hyvarinen_truth = _totals(test.truth, np.zeros(1))

@@ -17,7 +17,7 @@ from lockquack.paper.methods import OURS, PAPER, TITLES
 from lockquack.paper.overfitting import INTERPOLATES
 from lockquack.paper.sampling import Sampled
 from lockquack.paper.scenarios import SCENARIOS
-from lockquack.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, plain
+from lockquack.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, remove_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def _boxes(axis: Axes, values: Sequence[np.ndarray]) -> None:
     for place, each in zip(places, values, strict=True):
         axis.plot(each.mean(), place, marker="D", ms=4, mfc="white", mec=BLACK, mew=0.9)
     axis.set_yticks(places, [TITLES[name] for name in _ORDER], fontsize=9)
-    plain(axis)
+    remove_frame(axis)
 
 
 def sampling_figure(sampled: Sequence[Sampled]) -> Figure:
@@ -115,7 +115,7 @@ def sampling_figure(sampled: Sequence[Sampled]) -> Figure:
         )  # fmt: skip
         axis.set_yticks([])
         axis.set_ylim(bottom=0)
-        plain(axis)
+        remove_frame(axis)
         axis.spines["left"].set_visible(False)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False, fontsize=9)
@@ -147,7 +147,7 @@ def overfitting_figure(table: pd.DataFrame) -> Figure:
             axis.plot(middle.index, middle, color=colour, lw=1.8, label=label)
         axis.set_title(title, fontsize=10, loc="left")
         axis.set_xlabel("number of covariates, p", fontsize=9)
-        plain(axis)
+        remove_frame(axis)
     for axis, ends in zip(figure.axes[1:], ((-0.6, 3.0), (-0.6, 5.0)), strict=True):
         axis.set_ylim(ends)
     figure.axes[0].set_ylabel("mean over n = 100 observations", fontsize=9)
@@ -171,7 +171,7 @@ def demo_figure(components: Sequence[Curve], combined: Sequence[Curve]) -> Figur
         axis.set_title(title, fontsize=10, loc="left")
         axis.set_xlim(-5, 5)
         axis.set_yticks([])
-        plain(axis)
+        remove_frame(axis)
         axis.spines["left"].set_visible(False)
     axes[0, 0].set_ylim(bottom=0)
     return figure

@@ -31,7 +31,7 @@ PAPER, OURS = tuple(TITLES)[:6], tuple(TITLES)[6:]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedPool:
     """An operator with the parameters that a method found."""
 
     operator: Operator
@@ -42,7 +42,7 @@ class Fitted:
     parameters: Mapping[str, float] = field(default_factory=dict)
 
 
-def fit(name: str, densities: Densities, log_marginal_likelihood: Array) -> Fitted:
+def fit(name: str, densities: Densities, log_marginal_likelihood: Array) -> FittedPool:
     """Fit a method, by the same problems and solvers as ``lq.lock`` and its relatives."""
     method = METHODS[name].for_models(MODELS)
     told = {"log_probability": log_marginal_likelihood}
@@ -50,7 +50,7 @@ def fit(name: str, densities: Densities, log_marginal_likelihood: Array) -> Fitt
     concentration = np.full(densities.n_models, method.concentration)
     fitter = method.pose(Gathered(densities, ()), concentration)
     solution = fitter.solve()
-    return Fitted(
+    return FittedPool(
         method.operator,
         solution.x,
         fitter.objective.weights(solution.x),

@@ -55,8 +55,8 @@ class Lattice:
     log_prior: Array  # (s, l)
 
     @classmethod
-    def lay(cls, refine: float = 1.0) -> Lattice:
-        """Lay a grid; distances are divided by ``refine``."""
+    def build(cls, refine: float = 1.0) -> Lattice:
+        """Space the grid; distances are divided by ``refine``."""
         log_sigma = np.arange(np.log(1e-4), np.log(100.0), 0.08 / refine)
         log_lambda = np.arange(-8.0, 3.0, 0.8 / refine)
         sigma, lambda_ = np.exp(log_sigma), np.exp(log_lambda)
@@ -146,7 +146,7 @@ def simulate(rng: np.random.Generator) -> tuple[Array, Array]:
 def predict(X: Array, y: Array, lattice: Lattice | None = None) -> Predictions:
     """Predict each observation exactly, in-sample and leave-one-out."""
     marginal = Marginal.of(X, y)
-    lattice = Lattice.lay() if lattice is None else lattice
+    lattice = Lattice.build() if lattice is None else lattice
     if y.size - X.shape[1] > _SPARE:
         lattice = lattice.cropped(marginal.log_weight(lattice))
     sigma = lattice.sigma[:, None, None]
@@ -182,7 +182,7 @@ def _jets(y: Array, offset: Array, spread: Array) -> Jet:
 def replicate(seed: np.random.SeedSequence, sizes: tuple[int, ...] | None = None) -> list[Any]:
     """Score regressions of 1 to 100 covariates on one data set; one row per size."""
     X, y = simulate(np.random.default_rng(seed))
-    lattice = Lattice.lay()
+    lattice = Lattice.build()
     return [_row(p, predict(X[:, :p], y, lattice)) for p in sizes or range(1, MAX_P + 1)]
 
 

@@ -21,7 +21,7 @@ from lockquack.plots.style import (
     model_colours,
     new_axes,
     new_grid,
-    plain,
+    remove_frame,
     shortened,
     whole_ticks,
 )
@@ -202,7 +202,7 @@ def _draw(ax: Axes, panel: DensityPanel, weights: Mapping[str, float] | None) ->
     ax.set_yticks([])
     if panel.discrete:
         whole_ticks(ax)
-    plain(ax)
+    remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
     ax.spines["left"].set_visible(False)
     return ordered

@@ -19,7 +19,7 @@ from lockquack.plots.style import (
     legend_above,
     model_colours,
     new_axes,
-    plain,
+    remove_frame,
 )
 from lockquack.quadrature.uniformity import ecdf_band
 from lockquack.totals import effective_number
@@ -90,7 +90,7 @@ def plot_pit(
         (handles[name],) = ax.plot(at, line, color=colour, ls=ls, lw=2.2)
     legend_above(ax, {**handles, f"{100 * prob:g} % band": band})
     ax.set_xlim(0, 1)
-    plain(ax)
+    remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
     ax.set_xlabel("probability integral transform (PIT)", fontsize=TEXT)
     ax.set_ylabel("ECDF − uniform", fontsize=TEXT)

@@ -17,7 +17,7 @@ from lockquack.plots.style import (
     letters_across,
     literal,
     new_axes,
-    plain,
+    remove_frame,
     shortened,
     whole_ticks,
 )
@@ -102,6 +102,6 @@ def plot_scores(
     ax.set_ylabel(f"difference in {score}{times}", fontsize=TEXT)
     whole_ticks(ax)
     ax.margins(x=0.03, y=0.08)
-    plain(ax)
+    remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
     return ax

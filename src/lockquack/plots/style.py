@@ -60,7 +60,7 @@ def require_matplotlib() -> None:
         ) from error
 
 
-def plain(axis: Axes) -> None:
+def remove_frame(axis: Axes) -> None:
     """Take away the frame above and to the right."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=TEXT)
@@ -168,7 +168,7 @@ def name_rows(axis: Axes, names: Sequence[str], below: Mapping[str, str] | None 
     labels = [f"{short[name]}\n{(below or {}).get(name, '')}".rstrip() for name in names]
     axis.set_yticks(np.arange(len(names)), labels)
     axis.set_ylim(len(names) - 0.5, -0.5)
-    plain(axis)
+    remove_frame(axis)
     axis.spines["left"].set_visible(False)
     axis.tick_params(axis="y", length=0)
 

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from lockquack.jets import Array
-from lockquack.models.model import Model, sources_of, told_of
+from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
 from lockquack.numeric import as_generator
@@ -185,7 +185,7 @@ class Evaluation:
             self._warn(*examine_pareto(sources, pareto_k, self.observations, affected))
 
     def _warn(self, *remarks: Remark) -> None:
-        warn(*remarks, told=told_of(self.models))
+        warn(*remarks, already_said=already_said(self.models))
 
 
 def _with_error(group: GroupDistribution, y: Array, *, question: Callable[..., Array]) -> Array:

@@ -17,12 +17,12 @@ from lockquack.remarks.base import Remark, UnknownRemark
 _OURS = (f"{Path(__file__).parents[1]}{os.sep}", str(functools.__file__))
 
 
-def warn(*remarks: Remark, told: Mapping[str, set[Hashable]] | None = None) -> None:
+def warn(*remarks: Remark, already_said: Mapping[str, set[Hashable]] | None = None) -> None:
     """Warn of remarks at the line outside this package from which it was called.
 
-    ``told`` holds what has been said about each model before, by name. It is not said again.
+    ``already_said`` holds the remarks made on each model before, by name; they are not repeated.
     """
-    remarks = tuple(remark for remark in remarks if _is_new(remark, told or {}))
+    remarks = tuple(remark for remark in remarks if _is_new(remark, already_said or {}))
     # From Python 3.12 on, skip_file_prefixes= would do; 3.11 has to count.
     level = 1
     frame: FrameType | None = sys._getframe()
@@ -34,10 +34,10 @@ def warn(*remarks: Remark, told: Mapping[str, set[Hashable]] | None = None) -> N
         warnings.warn(warning, stacklevel=level)
 
 
-def _is_new(remark: Remark, told: Mapping[str, set[Hashable]]) -> bool:
-    """Whether it has not been said about all of its models, or of the same fit; now it is."""
+def _is_new(remark: Remark, already_said: Mapping[str, set[Hashable]]) -> bool:
+    """Whether it has not been said of all its models, or of this fit; note that it is now."""
     topic: Hashable = remark.code if remark.subjects else remark
-    said = [told[name] for name in remark.subjects or told if name in told]
+    said = [already_said[name] for name in remark.subjects or already_said if name in already_said]
     new = not said or any(topic not in topics for topics in said)
     for topics in said:
         topics.add(topic)

@@ -46,7 +46,7 @@ def side_by_side(*parts: str) -> str:
     return f'<div class="wide">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
 
 
-def facts(values: Mapping[str, str]) -> str:
+def definitions(values: Mapping[str, str]) -> str:
     """Write names and values, one below the other."""
     parts = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in values.items())
     return f"<dl>{''.join(parts)}</dl>"
@@ -57,7 +57,7 @@ def folded(summary: str, *parts: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
 
 
-def remark(title: str, *parts: str) -> str:
+def titled_note(title: str, *parts: str) -> str:
     """Write a note with a title."""
     return f'<div class="note"><h3>{escape(title)}</h3>{"".join(parts)}</div>'
 

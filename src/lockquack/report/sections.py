@@ -22,23 +22,18 @@ from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (
     Column,
     code,
+    definitions,
     explanation,
-    facts,
     figure,
     folded,
     numbers,
     paragraph,
-    remark,
     section,
     side_by_side,
     table,
+    titled_note,
 )
-from lockquack.report.table import facts as facts_of
-from lockquack.report.table import (
-    other_parameters,
-    score_name,
-    what_was_fitted,
-)
+from lockquack.report.table import other_parameters, score_name, settings, what_was_fitted
 from lockquack.totals import effective_number
 
 if TYPE_CHECKING:
@@ -108,7 +103,7 @@ def what_was_combined(contents: Contents) -> str:
     known = {
         "operator": (type(fit.operator).__doc__ or repr(fit.operator)).strip().splitlines()[0],
         "weights": what_was_fitted(fit),
-        **facts_of(fit),
+        **settings(fit),
         **other_parameters(fit),
         "solution": fit.fitter.certificate(fit.solution),
     }
@@ -128,7 +123,7 @@ def what_was_combined(contents: Contents) -> str:
             ("known at", [where[model.source.can.evaluate] for model in each]),
         ]
         models = table("model", fit.models, columns)
-    return section("What was combined", facts(known), models)
+    return section("What was combined", definitions(known), models)
 
 
 def weights(fit: Combination) -> str:
@@ -358,7 +353,7 @@ def _remarks(remarks: Sequence[Remark]) -> list[str]:
     for each in remarks:
         kinds.setdefault(type(each), []).append(each.message)
     return [
-        remark(
+        titled_note(
             kind.title,
             *map(paragraph, said),
             explanation("What it means:", kind.meaning, soft=True),
@@ -380,5 +375,5 @@ def how_it_was_made(fit: Combination, command: str | None) -> str:
     return section(
         "How this was made",
         code(command) if command else "",
-        facts({"date": today, "random seed": str(fit.random_seed), **versions}),
+        definitions({"date": today, "random seed": str(fit.random_seed), **versions}),
     )

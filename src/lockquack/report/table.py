@@ -57,7 +57,7 @@ def framed_html(above: Sequence[str], table: pd.DataFrame, below: Sequence[str])
 
 def header(fit: Combination) -> list[str]:
     """Say what was fitted, and to what."""
-    return [what_was_fitted(fit), _on_a_line(facts(fit))]
+    return [what_was_fitted(fit), _on_a_line(settings(fit))]
 
 
 def what_was_fitted(fit: Combination) -> str:
@@ -66,8 +66,8 @@ def what_was_fitted(fit: Combination) -> str:
     return f"{fit.operator.title}, {way} {score_name(fit)}"
 
 
-def facts(fit: Combination) -> dict[str, str]:
-    """Gather what the weights were fitted to, by name."""
+def settings(fit: Combination) -> dict[str, str]:
+    """Return what the weights were fitted to and under which prior and units, by name."""
     found = {"models": str(len(fit.names)), "observations": str(fit.observations.n)}
     if fit.observations.name is not None:
         found["outcome"] = fit.observations.name

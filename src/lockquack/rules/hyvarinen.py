@@ -17,7 +17,7 @@ from lockquack.families.base import Edge
 from lockquack.jets import Array
 from lockquack.numeric import as_numeric
 from lockquack.rules.base import Pooled, Rule
-from lockquack.totals import counted, spread
+from lockquack.totals import counted, standard_deviation
 from lockquack.transforms import Transform, get_transform, unbounded
 from lockquack.words import advice
 
@@ -146,10 +146,10 @@ class Hyvarinen(Rule):
         if self.scale is not None:
             return _given_unit(self.scale, d)
         z = y if self.coordinates is None else self.coordinates.forward(y)
-        return self.unit_by(spread(z, case_weights) if n > 1 else np.zeros(d), n)
+        return self.unit_by(standard_deviation(z, case_weights) if n > 1 else np.zeros(d), n)
 
     def unit_by(self, found: Array, n: int) -> Array:
-        """Return the units, given the spreads of the components over n observations, (d,)."""
+        """Return the units, given the standard deviations of the components over n observations, (d,)."""
         if self.scale is not None:
             return _given_unit(self.scale, found.size)
         if not (found > 0).all():

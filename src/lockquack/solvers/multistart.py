@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array, Solution
-from lockquack.solvers.smooth import Curvature, Objective, Point, SmoothFunction
+from lockquack.solvers.smooth import Curvature, Point, SmoothFunction, ValueAndGradient
 
 #: Error of f, in units of the scale, that a step which halves the gradient is forgiven.
 _FORGIVEN = 1e-10
@@ -81,7 +81,12 @@ class MultistartSolution(Solution):
 
 
 def multistart(
-    objective: Objective, starts: ArrayLike, *, scale: float, tol: float = 1e-8, max_iter: int = 100
+    objective: ValueAndGradient,
+    starts: ArrayLike,
+    *,
+    scale: float,
+    tol: float = 1e-8,
+    max_iter: int = 100,
 ) -> MultistartSolution:
     r"""Minimise a smooth f from each of several starts, and keep the best point.
 
@@ -158,7 +163,7 @@ def multistart(
 
 
 def newton(
-    objective: Objective,
+    objective: ValueAndGradient,
     start: ArrayLike,
     *,
     scale: float,
@@ -292,7 +297,7 @@ def _search(
 
 
 def downhill(
-    objective: Objective,
+    objective: ValueAndGradient,
     start: Array,
     value: float,
     gradient: Array,

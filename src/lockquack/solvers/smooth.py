@@ -12,7 +12,7 @@ from lockquack.solvers.base import Array
 from lockquack.solvers.differences import central_differences
 
 #: The value and the gradient of f at z.
-Objective = Callable[[Array], tuple[float, Array]]
+ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
 
 #: Step of the differences, where the errors of rounding and of truncation are about as large.
@@ -81,7 +81,7 @@ class Curvature:
 class SmoothFunction:
     """A function to be minimised, in units of its scale."""
 
-    objective: Objective
+    objective: ValueAndGradient
     scale: float
 
     def at(self, z: Array) -> Point:

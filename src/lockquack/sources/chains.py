@@ -29,7 +29,7 @@ class ChainSource(Source):
     @classmethod
     def of(cls, source: Source, chain: int) -> ChainSource:
         """Look at one chain of a source."""
-        return cls(**{**source.facts(), "n_chains": 1}, source=source, chain=chain)
+        return cls(**{**source.common_fields(), "n_chains": 1}, source=source, chain=chain)
 
     @property
     @override

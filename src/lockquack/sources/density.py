@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from lockquack.errors import ShapeError
 from lockquack.families import Edge, Family, find_family
-from lockquack.families.refused import find_refused, plain
+from lockquack.families.refused import find_refused, letters_of
 from lockquack.jets import Array, Jet
 from lockquack.models.source import Abilities, Source, Subset
 from lockquack.sources.bulks import search_bulks
@@ -175,7 +175,7 @@ _ALIASES = {"t": "studentt", "multivariatenormal": "mvnormal", "multivariatestud
 
 def _spelt(name: str) -> str:
     """Spell a name as the families' names are, without what only separates words."""
-    return _ALIASES.get(plain(name), plain(name))
+    return _ALIASES.get(letters_of(name), letters_of(name))
 
 
 def _outcomes(names: Sequence[str], families: Sequence[Family | None]) -> tuple[Edge, ...]:
