@@ -51,11 +51,7 @@ def check_models(models: Mapping[str, Model], rule: Rule) -> list[Remark]:
                 _require_proper_edges(source, rule)
                 if source.can.evaluate:
                     check(models[name]).require()
-    return [
-        *_remark_on_supports(sources),
-        *_remark_on_terms(sources),
-        *_remark_on_chains(sources),
-    ]
+    return [*_remark_on_supports(sources), *_remark_on_terms(sources), *_remark_on_chains(sources)]
 
 
 def suited_rule(rule: R, models: Sources) -> R:

@@ -15,15 +15,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from lockquack.cli.commands import (
-    FAILED,
-    INTERRUPTED,
-    MISUSED,
-    NAMES,
-    Command,
-    find_command,
-    near,
-)
+from lockquack.cli.commands import FAILED, INTERRUPTED, MISUSED, NAMES, Command, find_command, near
 from lockquack.cli.wording import shell_words
 from lockquack.errors import LockquackError, UnknownNameError
 

@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockquack.cli.commands import DOUBTFUL, Command
-from lockquack.cli.options import (
-    add_cluster,
-    add_fit,
-    add_output,
-    add_sources,
-    count,
-    progressbar,
-)
+from lockquack.cli.options import add_cluster, add_fit, add_output, add_sources, count, progressbar
 from lockquack.cli.wording import shell_words
 
 if TYPE_CHECKING:

@@ -239,11 +239,7 @@ def select(
 
 @own_arithmetic
 def equal(
-    models: Models,
-    *,
-    scores: Kind = "loo",
-    random_seed: int = 0,
-    progressbar: bool | None = None,
+    models: Models, *, scores: Kind = "loo", random_seed: int = 0, progressbar: bool | None = None
 ) -> Combination:
     r"""Combine models by mixing them in equal parts, :math:`q = \frac1K \sum_k \pi_k`.
 

@@ -87,9 +87,7 @@ def bootstrap(
     )
 
 
-def sandwich(
-    self: Combination,
-) -> xr.DataArray:
+def sandwich(self: Combination) -> xr.DataArray:
     r"""Covariance of the weights by the sandwich formula, :math:`J^{-1} I J^{-1} / n`.
 
     J is the curvature of the mean score and prior at the solution, I the variance of its

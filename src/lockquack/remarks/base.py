@@ -63,11 +63,7 @@ class Remark(ABC):
 
     def summary(self) -> dict[str, str]:
         """Return what the command line writes of it for machines."""
-        return {
-            "code": self.code,
-            "kind": self.category.__name__,
-            "message": self.message.shell,
-        }
+        return {"code": self.code, "kind": self.category.__name__, "message": self.message.shell}
 
 
 @dataclass(frozen=True)

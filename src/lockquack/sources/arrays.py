@@ -11,11 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import (
-    LockquackError,
-    ParameterError,
-    ShapeError,
-)
+from lockquack.errors import LockquackError, ParameterError, ShapeError
 from lockquack.families import find_family
 from lockquack.families.base import Edge, worst_edges
 from lockquack.families.refused import find_refused

@@ -29,12 +29,7 @@ from lockquack.models.containers import (
 )
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import (
-    Observations,
-    as_observations,
-    differing,
-    unknown_outcomes,
-)
+from lockquack.models.observations import Observations, as_observations, differing, unknown_outcomes
 from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.parallel.cluster import active_client
 from lockquack.sources.arrays import hold_draws, labelled_like

@@ -25,11 +25,7 @@ from lockquack.models.observations import (
     require_whole,
 )
 from lockquack.models.source import Abilities, Source, Subset
-from lockquack.models.transformed import (
-    discrete_outcome,
-    on_natural_scale,
-    on_scale_of_model,
-)
+from lockquack.models.transformed import discrete_outcome, on_natural_scale, on_scale_of_model
 from lockquack.sources.new_data import move_parameters, names_of_data, rows_of_parameter
 from lockquack.sources.parameter_reading import as_parameter, require_domain, user_name
 from lockquack.sources.parameters import ArrayParameter, LazyRange, Parameter

@@ -188,11 +188,7 @@ class JaxSource(DensitySource):
     def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         rows = np.arange(self.n_obs)[obs]
         jet = self.evaluator.jets(
-            y.reshape(-1, y.shape[2]),
-            np.tile(rows, len(y)),
-            chain,
-            draws,
-            derivatives=derivatives,
+            y.reshape(-1, y.shape[2]), np.tile(rows, len(y)), chain, draws, derivatives=derivatives
         )
 
         def points_first(part: Array) -> Array:

@@ -57,11 +57,7 @@ class Sampler:
         return True
 
     def draw(
-        self,
-        chain: int,
-        draws: NDArray[np.intp],
-        rows: NDArray[np.intp],
-        rng: np.random.Generator,
+        self, chain: int, draws: NDArray[np.intp], rows: NDArray[np.intp], rng: np.random.Generator
     ) -> Array:
         """Draw one outcome for each draw and observation, (draws, obs) or (draws, obs, d).
 

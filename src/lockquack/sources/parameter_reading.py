@@ -21,12 +21,7 @@ from lockquack.models.labels import (
 )
 from lockquack.models.observations import SAMPLE_DIMS, Observations
 from lockquack.numeric import all_within, as_numeric
-from lockquack.sources.parameters import (
-    ArrayParameter,
-    LinearPredictor,
-    Parameter,
-    samples_first,
-)
+from lockquack.sources.parameters import ArrayParameter, LinearPredictor, Parameter, samples_first
 
 Shape = tuple[int, ...]
 

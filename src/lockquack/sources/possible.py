@@ -20,11 +20,7 @@ _POSSIBLE_ELSEWHERE = (
 
 
 def require_possible(
-    source: Source,
-    name: str,
-    violated: Callable[[int, int], str | None],
-    *,
-    original: bool = True,
+    source: Source, name: str, violated: Callable[[int, int], str | None], *, original: bool = True
 ) -> None:
     """Refuse outcomes without a density, looking at all draws, or at many of them.
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from lockquack.jets import Numeric
 from lockquack.sources.pytensor_compiling import interpreted
@@ -23,22 +25,22 @@ from lockquack.sources.pytensor_rewriting import (
     variables_of,
 )
 
+#: Draws or observations, by position.
+Positions = NDArray[np.intp]
 
-class Generator(Protocol):
+
+class Generator(ABC):
     """Where random outcomes come from."""
 
+    @abstractmethod
     def draw(
-        self,
-        chain: int,
-        draws: NDArray[np.intp],
-        obs: NDArray[np.intp],
-        rng: np.random.Generator,
+        self, chain: int, draws: Positions, obs: Positions, rng: np.random.Generator
     ) -> Numeric:
         """Draw one outcome for each draw and observation, (draws, obs) or (draws, obs, d)."""
 
 
 @dataclass(frozen=True, eq=False)
-class PlainGenerator:
+class PlainGenerator(Generator):
     """Outcomes of a distribution that numpy can draw from, at any observation."""
 
     op: Any
@@ -46,14 +48,10 @@ class PlainGenerator:
     parameters: DrawParameters
     n_core: tuple[int, ...]  # axes of one value of each
 
+    @override
     def draw(
-        self,
-        chain: int,
-        draws: NDArray[np.intp],
-        obs: NDArray[np.intp],
-        rng: np.random.Generator,
+        self, chain: int, draws: Positions, obs: Positions, rng: np.random.Generator
     ) -> Numeric:
-        """Draw one outcome for each draw and observation, (draws, obs) or (draws, obs, d)."""
         first = int(draws.min())
         near, inside = window(obs, prod(self.parameters.grid))
         tile = self.parameters.tile(chain, slice(first, int(draws.max()) + 1), near)
@@ -109,8 +107,8 @@ def plain_generator(
 
 
 @dataclass(frozen=True, eq=False)
-class WholeGenerator:
-    """Outcomes of a distribution that must be drawn at all observations together."""
+class GraphGenerator(Generator):
+    """Outcomes drawn by a function made of the graph of all outcomes."""
 
     function: Callable[..., Any]
     n_rngs: int
@@ -118,14 +116,14 @@ class WholeGenerator:
     data: Mapping[Variable, Numeric]
     grid: tuple[int, ...]
 
+
+class WholeGenerator(GraphGenerator):
+    """Outcomes of a distribution that must be drawn at all observations together."""
+
+    @override
     def draw(
-        self,
-        chain: int,
-        draws: NDArray[np.intp],
-        obs: NDArray[np.intp],
-        rng: np.random.Generator,
+        self, chain: int, draws: Positions, obs: Positions, rng: np.random.Generator
     ) -> Numeric:
-        """Draw one outcome for each draw and observation, (draws, obs) or (draws, obs, d)."""
         length = max(1, AT_ONCE // prod(self.grid))
         parts = []
         for start in range(0, draws.size, length):
@@ -169,24 +167,13 @@ def whole_generator(
     return _working(generator, outcome.ndim - len(grid))
 
 
-@dataclass(frozen=True, eq=False)
-class LoopingGenerator:
+class LoopingGenerator(GraphGenerator):
     """Outcomes of a distribution that must be drawn draw by draw."""
 
-    function: Callable[..., Any]
-    n_rngs: int
-    theta: Mapping[Variable, Numeric]
-    data: Mapping[Variable, Numeric]
-    grid: tuple[int, ...]
-
+    @override
     def draw(
-        self,
-        chain: int,
-        draws: NDArray[np.intp],
-        obs: NDArray[np.intp],
-        rng: np.random.Generator,
+        self, chain: int, draws: Positions, obs: Positions, rng: np.random.Generator
     ) -> Numeric:
-        """Draw one outcome for each draw and observation, (draws, obs) or (draws, obs, d)."""
         drawn = [
             self.function(
                 *rng.spawn(self.n_rngs),
