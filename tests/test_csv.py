@@ -209,7 +209,7 @@ def test_a_variable_says_which_element_each_observation_has(arrays, stan_draws):
         ("plain[1]", "'plain' have no labels, so it is not clear whether they are counted from 0"),
         ("beta[groupp]", "Unknown variable 'groupp'. Did you mean 'group'"),
         ("beta[group]", "no element 7"),
-        ("beta[beta]", "must be data; beta is drawn"),
+        ("beta[beta]", "must be data; beta has draws"),
         ("named[age]", "may be the element labelled 'age', or that which the variable"),
     ],
 )

@@ -663,7 +663,7 @@ def test_arrays_cannot_be_taken_elsewhere(rng):
 def test_the_number_of_new_observations_is_not_that_of_chains(normals, rng):
     fit = lock(normals)
     draws = rng.normal(size=(4, 50))
-    with pytest.raises(ParameterError, match="number of new observations is not said by .* mu;"):
+    with pytest.raises(ParameterError, match=r"do not tell how many new observations .*\(mu\);"):
         fit.predict(mu=draws)
     with pytest.raises(ParameterError, match="could be 3 or 5 by the data, mu, sigma"):
         fit.predict(mu=draws[..., None] + np.zeros(3), sigma=np.ones(5))

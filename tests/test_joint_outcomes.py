@@ -131,5 +131,5 @@ def test_labels_that_contradict(rng):
     for group in groups.values():
         group["school"] = [f"t{i}" for i in range(N)]
     other = find_outcome(xr.DataTree.from_dict(groups), "z", outcomes_needed=True)
-    with pytest.raises(ShapeError, match="have other labels or draws"):
+    with pytest.raises(ShapeError, match="have different labels or draws"):
         join_outcomes([one, other])

@@ -49,7 +49,10 @@ def require_new_models(
         raise unknown_name("model", unknown[0], names)
     missing = [name for name in used if name not in given]
     if missing:
-        raise ParameterError(f"There is no new model {missing[0]!r}, which has weight.")
+        raise ParameterError(
+            f"models= lacks {missing[0]!r}, which has weight in the combination. Give its "
+            "predictions of the new observations too."
+        )
     moved = {name: given[name] for name in used}
     require_same_observations(sources_of(moved))
     return moved
@@ -81,8 +84,8 @@ def _one_number(sizes: Mapping[str, set[int]], own: Mapping[str, Mapping[str, An
     if not said:
         given = ", ".join(dict.fromkeys(key for data in own.values() for key in data))
         raise ParameterError(
-            f"The number of new observations is not said by the data, {given or 'none'}; give y, "
-            "or an xarray of it, as well."
+            "The data do not tell how many new observations there are "
+            f"({given or 'none were given'}); give y as well."
         )
     each = ", and ".join(
         f"{' or '.join(map(str, sorted(numbers)))} by the data, {', '.join(own[name])}, of model "
@@ -91,8 +94,7 @@ def _one_number(sizes: Mapping[str, set[int]], own: Mapping[str, Mapping[str, An
         if numbers
     )
     raise ParameterError(
-        f"The number of new observations could be {each}. Give data of one length, or y, or an "
-        "xarray of it, as well."
+        f"The number of new observations could be {each}. Give data of one length, or y as well."
     )
 
 

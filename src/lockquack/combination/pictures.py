@@ -138,7 +138,10 @@ def _beside_model(fit: Combination, name: str) -> tuple[Array, Array, str]:
 def _beside_combination(fit: Combination, other: Combination) -> tuple[Array, Array, str]:
     """Return scores of two combinations, and the name of the rule."""
     if not np.array_equal(fit.observations.values, other.observations.values):
-        raise ParameterError("The two combinations are not of the same observations.")
+        raise ParameterError(
+            "The two combinations are not of the same observations, so their scores cannot be "
+            "compared one by one."
+        )
     if fit.rule == other.rule:
         own, theirs = fit.pointwise.values[0], other.pointwise.values[0]
         return own.ravel(), theirs.ravel(), fit.rule.label

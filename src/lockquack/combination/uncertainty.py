@@ -201,4 +201,7 @@ def _replicate(
 
 def _require_optimum(fit: Combination) -> None:
     if not fit.fitter.is_optimum:
-        raise UnsupportedError("These weights are not the optimum of a smooth score.")
+        raise UnsupportedError(
+            "These weights are not the optimum of a smooth score, around which it could be "
+            "expanded. Use fit.bootstrap()."
+        )

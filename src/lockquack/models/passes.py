@@ -154,7 +154,8 @@ def require_finite(source: Source, collapsed: Collapsed, start: int = 0) -> None
         first = start + int(np.flatnonzero(~finite)[0])
         raise NonFiniteError(
             f"The derivatives of {source.likelihood.description} are not finite at "
-            f"{source.observations.describe(first)}{and_more(int(np.sum(~finite)) - 1)}."
+            f"{source.observations.describe(first)}{and_more(int(np.sum(~finite)) - 1)}. Check the "
+            "draws of its parameters, or use the log score."
         )
 
 

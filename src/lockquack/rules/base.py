@@ -48,7 +48,9 @@ class Rule(ABC):
 
     def with_scale(self, scale: Any) -> Rule:
         """Return the rule with another unit of the outcome, where it has one."""
-        raise UnsupportedError(f"{self!r} has no scale; only the Hyvärinen score does.")
+        raise UnsupportedError(
+            f"{self!r} has no scale; only the Hyvärinen score does. Leave scale out."
+        )
 
     def suited_to(self, supports: Sequence[tuple[float, float] | None]) -> Self:
         """Return the rule for models of these supports; None: not known."""

@@ -83,8 +83,10 @@ def read_draws(paths: Sequence[Path], chains: int | None = None) -> dict[str, xr
         return _variables({name: _without_counters(part) for name, part in parts.items()})
     rows = _without_counters(table)
     if len(rows) % (chains or 1):
-        wrong = ShapeError(f"There are {len(rows)} rows, which are not {chains} equal chains.")
-        raise wrong.within(str(path))
+        raise ShapeError(
+            f"There are {len(rows)} rows, which cannot be {chains} chains of the same length.",
+            places=(str(path),),
+        )
     length = len(rows) // (chains or 1)
     starts = range(0, len(rows), length)
     return _variables({f"rows from {i}": rows[i : i + length] for i in starts})

@@ -225,7 +225,9 @@ def _pointwise(elpd: Any) -> xr.DataArray:
 def _scores(elpd: Any, pointwise: xr.DataArray, observations: Observations) -> Array:
     scale = str(_field(elpd, "scale") or "log").lower()
     if scale not in _SCALES:
-        raise UnsupportedError(f"This ELPDData has the scale {scale!r}, which is not known.")
+        raise UnsupportedError(
+            f"This ELPDData has the scale {scale!r}; it must be one of {', '.join(_SCALES)}."
+        )
     values = np.asarray(pointwise.values, dtype=np.float64).ravel() / _SCALES[scale]
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:

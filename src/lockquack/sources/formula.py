@@ -168,7 +168,7 @@ class _Names:
                 )
         if any(dim in wanted.dims for dim in SAMPLE_DIMS):
             raise ParameterError(
-                f"An index of {name!r} must be data; {ast.unparse(index)} is drawn."
+                f"An index of {name!r} must be data; {ast.unparse(index)} has draws."
             )
         return _found(name, labels, wanted)
 

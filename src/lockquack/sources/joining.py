@@ -70,8 +70,8 @@ def _places(parts: Sequence[Found]) -> list[str]:
         xr.align(*(part.logp for part in parts), join="exact", copy=False)
     except ValueError as error:
         raise ShapeError(
-            f"The outcomes {', '.join(part.name for part in parts)} have other labels or draws: "
-            f"{str(error).splitlines()[0]}"
+            f"The outcomes {', '.join(part.name for part in parts)} have different labels or "
+            f"draws: {str(error).splitlines()[0]}"
         ) from error
     return dims
 
