@@ -24,7 +24,7 @@ from lockquack.methods.fit import read_concentration, require_seed
 from lockquack.methods.gather import passes_for
 from lockquack.methods.method import METHODS
 from lockquack.methods.summing import Summed, sum_up, sums_of
-from lockquack.models.model import Model, sources_of, told_of
+from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import agreed
 from lockquack.operators import Locking
 from lockquack.operators.pool import Pool
@@ -463,5 +463,5 @@ def _sum_models(
     models: Mapping[str, Model], rule: Hyvarinen, scores: Kind, progressbar: bool | None
 ) -> LockingSums:
     """Check models, remark on them, and sum over their observations."""
-    warn(*check_models(models, rule), told=told_of(models))
+    warn(*check_models(models, rule), already_said=already_said(models))
     return sum_up(models, rule, scores, progressbar)

@@ -149,7 +149,7 @@ class Hyvarinen(Rule):
         return self.unit_by(standard_deviation(z, case_weights) if n > 1 else np.zeros(d), n)
 
     def unit_by(self, found: Array, n: int) -> Array:
-        """Return the units, given the standard deviations of the components over n observations, (d,)."""
+        """Return the units, given the components' standard deviations over n observations, (d,)."""
         if self.scale is not None:
             return _given_unit(self.scale, found.size)
         if not (found > 0).all():
