@@ -251,6 +251,13 @@ def _(rng):
     lq.stack({name: lq.from_datatree(model.to_datatree()) for name, model in models.items()})
 
 
+@produces("no-moment")
+def _(rng):
+    draws = 0.1 * rng.normal(size=(2, 100))
+    cauchy = lq.from_family("student_t", y=rng.normal(size=12), nu=1.0, mu=draws, sigma=1.0)
+    lq.stack({"cauchy": cauchy}).predict().mean()
+
+
 @produces("wrong-normaliser")
 def _(rng):
     kind = np.arange(100) % 10  # one draw in ten is a spike that quadrature does not see
