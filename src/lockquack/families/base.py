@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -45,6 +45,42 @@ class Range:
 
     min: float
     max: float
+
+
+@dataclass(frozen=True)
+class Split:
+    """A log density as what depends on the outcome, on the parameters, and a formula of both.
+
+    Sums over draws by :mod:`lockquack.kernels.predictive` know the formulas:
+
+    - ``square``: base(y) + constant + bend (u(y) − mean)²
+    - ``linear``: base(y) + constant + first u(y) + second v(y)
+    - ``student``: base(y) + constant − power log(1 + width (u(y) − mean)²)
+    """
+
+    formula: str
+    constant: Array
+    parameters: tuple[Array, ...]  # in the order above
+
+    #: From outcomes to base, u and, where there is one, v. Outside the support, base is −inf.
+    of_outcome: Callable[[Array], tuple[Array, ...]]
+
+
+def identity(y: Array) -> tuple[Array, Array]:
+    """Take the outcome as it is, on the whole line."""
+    return np.zeros_like(y), y
+
+
+def on_support(
+    interval: tuple[float, float], terms: Callable[[Array], tuple[Array, ...]]
+) -> Callable[[Array], tuple[Array, ...]]:
+    """Take terms of the outcome, base first, where it lies in an interval."""
+
+    def split(y: Array) -> tuple[Array, ...]:
+        base, *others = terms(confine(y, interval))
+        return mask_outside(base, y, interval), *others
+
+    return split
 
 
 def worst_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
@@ -135,6 +171,10 @@ class Family(ABC):
     def edges(self, ranges: Mapping[str, Range]) -> tuple[Edge, ...]:
         """Worst behaviour at each edge of the support, over the ranges of the parameters."""
         return tuple(Edge(at, order) for at, order in zip(self.support, self.orders, strict=True))
+
+    def split(self, p: Parameters) -> Split | None:
+        """Split the log density, for compiled sums over draws; None where these do not know it."""
+        return None
 
     def location(self, p: Parameters) -> Array:
         """Middle of the bulk of the density; unless it says otherwise, ``mu``."""

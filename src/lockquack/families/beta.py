@@ -7,7 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import betaln
 
-from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.base import (
+    Edge,
+    Family,
+    Parameters,
+    Range,
+    Split,
+    confine,
+    mask_outside,
+    on_support,
+)
 from lockquack.jets import Array
 
 
@@ -27,6 +36,11 @@ class Beta(Family):
         inner = confine(y, self.support)
         logp = (alpha - 1.0) * np.log(inner) + (beta - 1.0) * np.log1p(-inner)
         return mask_outside(logp - betaln(alpha, beta), y, self.support)
+
+    def split(self, p: Parameters) -> Split:
+        alpha, beta = p["alpha"], p["beta"]
+        of_outcome = on_support(self.support, lambda y: (np.zeros_like(y), np.log(y), np.log1p(-y)))
+        return Split("linear", -betaln(alpha, beta), (alpha - 1.0, beta - 1.0), of_outcome)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         y = confine(y, self.support)

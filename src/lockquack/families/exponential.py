@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, Range, mask_outside, outside
+from lockquack.families.base import (
+    Edge,
+    Family,
+    Parameters,
+    Range,
+    Split,
+    mask_outside,
+    on_support,
+    outside,
+)
 from lockquack.jets import Array
 
 
@@ -24,6 +33,10 @@ class Exponential(Family):
 
     def logp(self, y: Array, p: Parameters) -> Array:
         return mask_outside(np.log(p["lam"]) - p["lam"] * y, y, self.support)
+
+    def split(self, p: Parameters) -> Split:
+        of_outcome = on_support(self.support, lambda y: (np.zeros_like(y), -y, np.zeros_like(y)))
+        return Split("linear", np.log(p["lam"]), (p["lam"], np.zeros(1)), of_outcome)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         curv = np.where(outside(y, self.support) | np.isnan(y), np.nan, 0.0)

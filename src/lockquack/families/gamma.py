@@ -7,7 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import gammaln
 
-from lockquack.families.base import Edge, Family, Parameters, Range, confine, mask_outside
+from lockquack.families.base import (
+    Edge,
+    Family,
+    Parameters,
+    Range,
+    Split,
+    confine,
+    mask_outside,
+    on_support,
+)
 from lockquack.jets import Array
 
 
@@ -28,6 +37,12 @@ class Gamma(Family):
         logp = (alpha - 1.0) * np.log(inner) - beta * inner
         logp = logp + (alpha * np.log(beta) - gammaln(alpha))
         return mask_outside(logp, y, self.support)
+
+    def split(self, p: Parameters) -> Split:
+        alpha, beta = p["alpha"], p["beta"]
+        constant = alpha * np.log(beta) - gammaln(alpha)
+        of_outcome = on_support(self.support, lambda y: (-np.log(y), np.log(y), -y))
+        return Split("linear", constant, (alpha, beta), of_outcome)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         inverse = 1.0 / confine(y, self.support)

@@ -6,7 +6,15 @@ import math
 
 import numpy as np
 
-from lockquack.families.base import Edge, Family, Parameters, confine, mask_outside
+from lockquack.families.base import (
+    Edge,
+    Family,
+    Parameters,
+    Split,
+    confine,
+    mask_outside,
+    on_support,
+)
 from lockquack.jets import Array
 
 _TWO_OVER_PI = 2.0 / math.pi
@@ -28,6 +36,12 @@ class HalfNormal(Family):
     def logp(self, y: Array, p: Parameters) -> Array:
         constant = np.log(p["sigma"]) - 0.5 * math.log(_TWO_OVER_PI)
         return mask_outside(-0.5 * np.square(y / p["sigma"]) - constant, y, self.support)
+
+    def split(self, p: Parameters) -> Split:
+        constant = 0.5 * math.log(_TWO_OVER_PI) - np.log(p["sigma"])
+        parameters = np.zeros(1), -0.5 / np.square(p["sigma"])
+        of_outcome = on_support(self.support, lambda y: (np.zeros_like(y), y))
+        return Split("square", constant, parameters, of_outcome)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         y = confine(y, self.support)

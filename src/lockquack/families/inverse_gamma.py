@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaln
 
-from lockquack.families.base import Family, Parameters, confine, mask_outside
+from lockquack.families.base import Family, Parameters, Split, confine, mask_outside, on_support
 from lockquack.jets import Array
 
 
@@ -27,6 +27,12 @@ class InverseGamma(Family):
         logp = (-1.0 - alpha) * np.log(inner) - beta / inner
         logp = logp + (alpha * np.log(beta) - gammaln(alpha))
         return mask_outside(logp, y, self.support)
+
+    def split(self, p: Parameters) -> Split:
+        alpha, beta = p["alpha"], p["beta"]
+        constant = alpha * np.log(beta) - gammaln(alpha)
+        of_outcome = on_support(self.support, lambda y: (-np.log(y), -np.log(y), -1.0 / y))
+        return Split("linear", constant, (alpha, beta), of_outcome)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         inverse = 1.0 / confine(y, self.support)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockquack.families.base import Family, Parameters, confine, mask_outside
+from lockquack.families.base import Family, Parameters, Split, confine, mask_outside, on_support
 from lockquack.families.normal import LOG_SQRT_2PI
 from lockquack.jets import Array
 
@@ -30,6 +30,11 @@ class LogNormal(Family):
         constant = np.log(p["sigma"]) + LOG_SQRT_2PI
         logp = offset * offset * (-0.5 / np.square(p["sigma"])) - log_y - constant
         return mask_outside(logp, y, self.support)
+
+    def split(self, p: Parameters) -> Split:
+        constant = -np.log(p["sigma"]) - LOG_SQRT_2PI
+        of_outcome = on_support(self.support, lambda y: (-np.log(y), np.log(y)))
+        return Split("square", constant, (p["mu"], -0.5 / np.square(p["sigma"])), of_outcome)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         y = confine(y, self.support)

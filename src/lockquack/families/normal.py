@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lockquack.families.base import Family, Parameters
+from lockquack.families.base import Family, Parameters, Split, identity
 from lockquack.jets import Array
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -27,6 +27,10 @@ class Normal(Family):
         offset = y - p["mu"]
         constant = np.log(p["sigma"]) + LOG_SQRT_2PI
         return offset * offset * (-0.5 / np.square(p["sigma"])) - constant
+
+    def split(self, p: Parameters) -> Split:
+        constant = -np.log(p["sigma"]) - LOG_SQRT_2PI
+        return Split("square", constant, (p["mu"], -0.5 / np.square(p["sigma"])), identity)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         curv = -1.0 / np.square(p["sigma"])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import poch
 
-from lockquack.families.base import Family, Parameters
+from lockquack.families.base import Family, Parameters, Split, identity
 from lockquack.jets import Array
 
 
@@ -29,6 +29,12 @@ class StudentT(Family):
         nu, sigma = p["nu"], p["sigma"]
         square = np.square(y - p["mu"]) / (nu * np.square(sigma))
         return (log_normaliser(nu, 1) - np.log(sigma)) - (0.5 * nu + 0.5) * np.log1p(square)
+
+    def split(self, p: Parameters) -> Split:
+        nu, sigma = p["nu"], p["sigma"]
+        constant = log_normaliser(nu, 1) - np.log(sigma)
+        parameters = p["mu"], 1.0 / (nu * np.square(sigma)), 0.5 * nu + 0.5
+        return Split("student", constant, parameters, identity)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         width = p["nu"] * np.square(p["sigma"])

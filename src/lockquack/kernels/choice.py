@@ -7,6 +7,7 @@ consecutive draws, the draws in a block, and what is averaged.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import Protocol, cast
@@ -17,6 +18,10 @@ from lockquack.kernels import plain
 
 #: Numbers to sum from which on the second that it takes to load a compiler is well spent.
 _WORTH_COMPILING = 2**25
+
+
+#: As :func:`lockquack.kernels.predictive.log_sums`.
+LogSums = Callable[..., Array]
 
 
 class Kernels(Protocol):
@@ -40,6 +45,15 @@ def kernels_for(n_numbers: int) -> Kernels:
     """Choose how to sum this many numbers."""
     compiled = _compiled() if n_numbers >= _WORTH_COMPILING else None
     return compiled or cast(Kernels, plain)
+
+
+def predictive_sums(n_numbers: int) -> LogSums | None:
+    """Return compiled sums of densities over draws, if there are any and they are worth it."""
+    if n_numbers < _WORTH_COMPILING or _compiled() is None:
+        return None
+    from lockquack.kernels import predictive
+
+    return predictive.log_sums
 
 
 @cache

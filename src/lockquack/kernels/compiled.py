@@ -30,18 +30,19 @@ _LOG_2, _LOG_2_REST = 0.693147180369123816490, 1.90821492927058770002e-10
 _TO_WHOLE = 1.5 * 2.0**52
 _FACTORIALS = tuple(float(factorial(n)) for n in range(13, -1, -1))
 #: Exponentials of less than this are not normal numbers; they are raised to it.
-_LOWEST = -708.0
+LOWEST = -708.0
 
 
-def _jit(function: Any = None, *, in_any_order: bool = False) -> Any:
+def jit(function: Any = None, *, in_any_order: bool = False, no_nan: bool = False) -> Any:
     """Compile a function when it is first called, and keep the code for other processes.
 
-    Other threads go on meanwhile. A multiplication and an addition may be one instruction, and
-    ``in_any_order`` sums may be of several parts.
+    Other threads go on meanwhile. A multiplication and an addition may be one instruction, sums
+    ``in_any_order`` may be of several parts, and with ``no_nan`` all is a number.
     """
     if function is None:
-        return partial(_jit, in_any_order=in_any_order)
+        return partial(jit, in_any_order=in_any_order, no_nan=no_nan)
     allowed = {"contract", "nsz"} | ({"reassoc"} if in_any_order else set())
+    allowed |= {"nnan"} if no_nan else set()
     compiler = partial(numba.njit, nogil=True, error_model="numpy", fastmath=allowed)
     try:
         return compiler(cache=True)(function)
@@ -107,13 +108,13 @@ def _lay_out(array: Array, axis: int) -> Flat:
     return memory, array.strides[axis] // array.itemsize
 
 
-@_jit
+@jit
 def _row(flat: Flat, k: int, width: int) -> Array:
     memory, step = flat
     return memory[k * step : k * step + width]
 
 
-@_jit
+@jit
 def _five_rows(flat: Flat, k: int, width: int) -> tuple[Array, ...]:
     return (
         _row(flat, k, width),
@@ -124,7 +125,7 @@ def _five_rows(flat: Flat, k: int, width: int) -> tuple[Array, ...]:
     )
 
 
-@_jit
+@jit
 def _average_rows(grad: Flat, curv: Flat, length: int, mean: Array, pooled: Array) -> None:
     """Average members whose cells are rows, each a step from the one before."""
     n_groups, width = mean.shape
@@ -163,7 +164,7 @@ def _average_rows(grad: Flat, curv: Flat, length: int, mean: Array, pooled: Arra
             square[i] = square[i] / length - offset * offset
 
 
-@_jit(in_any_order=True)
+@jit(in_any_order=True)
 def _average_columns(grad: Flat, curv: Flat, length: int, mean: Array, pooled: Array) -> None:
     """Average members that are neighbours in memory, cells being a step apart."""
     n_groups, n_cells = mean.shape
@@ -182,7 +183,7 @@ def _average_columns(grad: Flat, curv: Flat, length: int, mean: Array, pooled: A
             pooled[group, cell] = square / length - offset * offset
 
 
-@_jit
+@jit
 def _mix_rows(
     terms: Flat,
     grad: Flat,
@@ -210,7 +211,7 @@ def _mix_rows(
         for k in members:
             term, g, h = _row(terms, k, width), _row(grad, k, width), _row(curv, k, width)
             for i in range(width):
-                weight = _exponential(max(term[i] - peak[i], _LOWEST))
+                weight = exponential(max(term[i] - peak[i], LOWEST))
                 x = g[i] - first[i]
                 mass[i] += weight
                 squares[i] += weight * weight
@@ -224,17 +225,17 @@ def _mix_rows(
             peak[i] += np.log(mass[i])
 
 
-@_jit(in_any_order=True)
+@jit(in_any_order=True)
 def _sum_exponentials(terms: Array, peak: Array, result: Array) -> None:
     for k in range(len(terms)):
         row, top, total = terms[k], peak[k], 0.0
         for i in range(len(row)):
-            total += _exponential(max(row[i] - top, _LOWEST))
+            total += exponential(max(row[i] - top, LOWEST))
         result[k] = total
 
 
-@_jit
-def _exponential(x: float) -> float:
+@jit
+def exponential(x: float) -> float:
     """Exponential of a number from −708 to 708, without branches.
 
     Numba's own is one number at a time. The series is Taylor's: r is at most log(2) / 2.

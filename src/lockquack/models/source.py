@@ -51,6 +51,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed, collapse
 from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.errors import UnsupportedError
+from lockquack.families.base import Split
 from lockquack.jets import Array, Jet
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
@@ -155,6 +156,13 @@ class Source(ABC):
         support the log density is −inf.
         """
         raise self._not_evaluable()
+
+    def split(self, obs: slice) -> Split | None:
+        """Split the log density of all draws at some observations, for compiled sums over them.
+
+        Its constant and parameters are (obs or 1, sample). None where it cannot be split.
+        """
+        return None
 
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
         """Outcomes that many spreads from each mode of the prediction, (mode, multiple, obs).

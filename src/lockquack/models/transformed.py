@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.errors import ParameterError, SupportError
-from lockquack.families.base import Edge, outside
+from lockquack.families.base import Edge, Split, outside
 from lockquack.jets import Array, Jet
 from lockquack.models.changed import ChangedSource
 from lockquack.models.likelihood import Likelihood
@@ -75,6 +75,19 @@ class TransformedSource(ChangedSource):
     @override
     def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
         return self._with_jacobian(y, self.source.logp_at(self._images(y, obs), chain, draws, obs))
+
+    @override
+    def split(self, obs: slice) -> Split | None:
+        of_z = self.source.split(obs)
+        if of_z is None:
+            return None
+        inner = of_z.of_outcome
+
+        def of_outcome(y: Array) -> tuple[Array, ...]:
+            base, *others = inner(self.transform.forward(y))
+            return self.transform.logp(y, base), *others
+
+        return replace(of_z, of_outcome=of_outcome)
 
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from lockquack.draws.psis import psis
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
-from lockquack.kernels.choice import kernels_for
+from lockquack.kernels.choice import kernels_for, predictive_sums
 from lockquack.models.source import Source
 from lockquack.quadrature.grid import Components, Rows
 from lockquack.transforms import LogDistance, Logit, unbounded
@@ -57,6 +58,8 @@ class PredictiveDensity:
 
         NaN where an outcome is.
         """
+        if self._compiled is not None:
+            return self._compiled(y[..., 0], rows)
         result = np.full(y.shape[:2], np.nan)
         known = np.asarray(~np.isnan(y).any(axis=2))
         # Row by row, so that sums over draws run along the memory.
@@ -66,8 +69,34 @@ class PredictiveDensity:
                 result[some, i] = self._logpdf(y[some, i : i + 1], rows[i : i + 1])[:, 0]
         return result
 
+    @cached_property
+    def _compiled(self) -> Callable[[Array, Rows], Array] | None:
+        """Predictive log densities in one compiled loop, where the family is known to it."""
+        log_sums = predictive_sums(self._n_numbers)
+        if log_sums is None or self.source.observations.d > 1:
+            return None
+        split = self.source.split(self.obs)
+        if split is None:
+            return None
+        constant = split.constant
+        if self.log_weights is None:
+            constant = constant - np.log(self.source.n_samples)
+        else:
+            weights = self.log_weights.reshape(self.source.n_samples, -1)
+            constant = np.ascontiguousarray(constant + weights.T)
+
+        def evaluate(y: Array, rows: Rows) -> Array:
+            base, *others = split.of_outcome(np.ascontiguousarray(y))
+            return log_sums(split.formula, others, base, rows, constant, split.parameters)
+
+        return evaluate
+
+    @property
+    def _n_numbers(self) -> int:
+        return self.source.n_samples * self.source.n_obs * _POINTS
+
     def _logpdf(self, y: Array, rows: Rows) -> Array:
-        kernels = kernels_for(self.source.n_samples * self.source.n_obs * _POINTS)
+        kernels = kernels_for(self._n_numbers)
         totals = []
         for chain, draws in self._blocks(len(y)):
             with np.errstate(over="ignore"):  # far out in the tails

@@ -14,6 +14,7 @@ from typing_extensions import override
 from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError, ShapeError, SupportError, naming
 from lockquack.families import Family, Mixture, get_family
+from lockquack.families.base import Split
 from lockquack.jets import Array, Jet
 from lockquack.models.labels import merge_labels
 from lockquack.models.likelihood import Likelihood
@@ -93,6 +94,19 @@ class FamilySource(Source):
             np.broadcast_to(jet.grad, (*shape, y.shape[2])),
             np.broadcast_to(jet.curv, (*shape, y.shape[2])),
         )
+
+    @override
+    def split(self, obs: slice) -> Split | None:
+        draws = slice(0, self.n_draws)
+        chains = [self._parameters(chain, draws, obs) for chain in range(self.n_chains)]
+        parts = [part for p in chains if (part := self.family.split(p)) is not None]
+        if not parts:
+            return None
+        constant, *parameters = (
+            _by_observation(each, self.n_draws)
+            for each in zip(*((part.constant, *part.parameters) for part in parts), strict=True)
+        )
+        return replace(parts[0], constant=constant, parameters=tuple(parameters))
 
     @override
     def draw_outcomes(
@@ -190,6 +204,12 @@ class FamilySource(Source):
 
     def _count(self, draws: slice) -> int:
         return len(range(*draws.indices(self.n_draws)))
+
+
+def _by_observation(chains: Sequence[Array], n_draws: int) -> Array:
+    """Put what each chain has, (draw or 1, obs or 1), side by side: (obs or 1, sample)."""
+    whole = [np.broadcast_to(np.atleast_2d(each), (n_draws, np.shape(each)[-1])) for each in chains]
+    return np.ascontiguousarray(np.concatenate(whole).T)
 
 
 def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
