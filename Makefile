@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-ppl docs bench benchmarks lint format clean
+.PHONY: demo test fuzz test-ppl docs bench benchmarks lint format clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -11,6 +11,11 @@ demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-outpu
 # TESTS=... chooses some of them. Two test processes with a linear algebra library of one thread each, not of two.
 test: $(VENV)/.dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(TESTS)
+
+# What it finds it remembers in .hypothesis/, and tries first the next time. ONLY=... as pytest's -k.
+CASES ?= 5000
+fuzz: $(VENV)/.dev ## Try random models, operators, rules, layouts, files and bad input: CASES=20000
+	OMP_NUM_THREADS=1 FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n 2 tests/fuzz -k "$(ONLY)"
 
 test-ppl: ## Run the tests of PyMC, Bambi, NumPyro and Stan models, in an environment of their own
 	$(MAKE) VENV=$(VENV)-ppl ppl-tests

@@ -9,6 +9,8 @@ import numpy as np
 from lockquack.errors import LockquackError, NonFiniteError, ParameterError
 from lockquack.jets import Array, Numeric
 
+#: Most of anything that is counted; what is more does not fit into memory.
+_MOST = 2**31 - 1
 _REMEDIES = {
     "c": "Take its real part.",
     "M": "Turn dates into numbers, such as days since the first.",
@@ -47,7 +49,7 @@ def as_numeric(name: str, given: Any, error: type[LockquackError] = LockquackErr
         )
     try:
         array = np.asarray(given)
-    except (TypeError, ValueError) as reason:
+    except Exception as reason:  # whatever the classes of other libraries raise
         raise error(
             f"{name} is not an array of numbers, or its rows differ in length ({reason})."
         ) from reason
@@ -103,7 +105,23 @@ def as_count(name: str, given: Any) -> int:
     """
     if not isinstance(given, int | np.integer) or given < 1:
         raise ParameterError(f"{name} must be a whole number from 1; got {given!r}.")
+    if given > _MOST:
+        raise ParameterError(f"{name} must be at most {_MOST}; got {given}.")
     return int(given)
+
+
+def as_positive(name: str, given: Any) -> float:
+    """Read one positive, finite number.
+
+    Examples
+    --------
+    >>> as_positive("prior_sd", "1")
+    Traceback (most recent call last):
+    lockquack.errors.ParameterError: prior_sd must be one positive number; got '1'.
+    """
+    if not (isinstance(given, int | float | np.number) and 0 < given < np.inf):
+        raise ParameterError(f"{name} must be one positive number; got {given!r}.")
+    return float(given)
 
 
 def as_probability(name: str, given: Any) -> float:

@@ -23,9 +23,9 @@ import numpy as np
 from scipy.special import expit, log_expit, logit
 from typing_extensions import override
 
-from lockquack.errors import unknown_name
 from lockquack.families.base import Edge, confine, exp, outside, worst_edges
 from lockquack.jets import Array, Jet
+from lockquack.registry import require_known
 
 
 @dataclass(frozen=True)
@@ -392,6 +392,5 @@ TRANSFORMS: dict[str, Transform] = {
 
 def get_transform(name: str) -> Transform:
     """Look up a transform by name."""
-    if name not in TRANSFORMS:
-        raise unknown_name("transform", name, TRANSFORMS)
+    require_known("transform", name, TRANSFORMS)
     return TRANSFORMS[name]

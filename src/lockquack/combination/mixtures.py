@@ -225,7 +225,7 @@ def select(
     {'first': 0.0, 'second': 1.0}
     """
     models = as_models(models)
-    if by == "marginal_likelihood":
+    if isinstance(by, str) and by == "marginal_likelihood":
         known = log_probabilities(models, log_marginal_likelihood, None)
         method = replace(METHODS["select by ML"], options={"log_probability": known})
     elif isinstance(by, str) and by not in RULES:

@@ -14,7 +14,7 @@ from lockquack.fitting.limits import unseen
 from lockquack.fitting.resampling import Resampling
 from lockquack.fitting.uncertainty import draw_posterior, weight_jacobian, with_draws_of_prior
 from lockquack.jets import Array
-from lockquack.numeric import as_count, as_generator, cut
+from lockquack.numeric import as_count, as_generator, as_positive, cut
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 
@@ -168,8 +168,9 @@ def posterior(
     """
     n, chains = as_count("n", n), as_count("chains", chains)
     _require_optimum(self)
-    eta = self._curvature.learning_rate() if learning_rate is None else float(learning_rate)
-    if not (np.isfinite(eta) and eta > 0):
+    if learning_rate is not None:
+        eta = as_positive("learning_rate", learning_rate)
+    elif not (np.isfinite(eta := self._curvature.learning_rate()) and eta > 0):
         raise ParameterError(
             f"The learning rate must be positive; it is {eta:g}. Nothing varies if one model "
             "has all the weight; use bootstrap."

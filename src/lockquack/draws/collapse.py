@@ -43,12 +43,13 @@ from lockquack.draws.blocks import (
     pool_blocks,
 )
 from lockquack.draws.diagnostics import mcse_mean
-from lockquack.errors import ShapeError, unknown_name
+from lockquack.errors import ShapeError
 from lockquack.jets import Array, Jet, join_jets, pool_derivatives, softmax
 from lockquack.kernels import plain
 from lockquack.kernels.choice import Kernels
 from lockquack.numeric import broadcast_if_constant
 from lockquack.parallel.mapping import map_observations
+from lockquack.registry import require_known
 from lockquack.totals import total
 
 
@@ -93,8 +94,7 @@ class Collapsed:
 
 def require_known_scores(kind: Any) -> None:
     """Refuse a kind of scores that does not exist."""
-    if kind not in get_args(Kind):
-        raise unknown_name("kind of scores", kind, get_args(Kind))
+    require_known("kind of scores", kind, get_args(Kind))
 
 
 def collapse(

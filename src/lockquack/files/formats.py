@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -45,6 +46,8 @@ def is_combination(attrs: Mapping[Any, Any]) -> bool:
 
 
 def _existing(path: str | Path) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise LockquackError(f"The path of a file is a string or a Path; got {path!r}.")
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")

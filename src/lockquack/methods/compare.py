@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from lockquack.arithmetic import own_arithmetic
 from lockquack.checks.models import check_models, kind_of_scores
 from lockquack.draws.blocks import Kind
-from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
+from lockquack.errors import LockquackError, ParameterError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench
 from lockquack.methods.comparison import Comparison, tabulate
@@ -22,6 +22,7 @@ from lockquack.methods.method import METHODS, Method, method_for
 from lockquack.models.model import already_said
 from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
+from lockquack.registry import require_known
 from lockquack.remarks import warn
 from lockquack.rules import Hyvarinen, LogScore, get_rule
 from lockquack.sources.reading import as_models
@@ -154,14 +155,13 @@ def _read_methods(
     if isinstance(methods, str):
         methods = [methods]
     if not isinstance(methods, Mapping):
-        methods = {name: name for name in methods}
+        methods = _by_own_name(methods)
     chosen = {}
     for label, given in methods.items():
         if not isinstance(given, str):
             chosen[label] = _read_pair(label, given)
             continue
-        if given not in METHODS:
-            raise unknown_name("method", given, METHODS)
+        require_known("method", given, METHODS)
         method = METHODS[given]
         told: dict[str, Any] = {"random_seed": random_seed}
         if _MARGINAL in method.kind.wants:
@@ -169,6 +169,17 @@ def _read_methods(
         options = {name: told[name] for name in method.kind.wants}
         chosen[label] = replace(method, options=options)
     return chosen
+
+
+def _by_own_name(methods: Any) -> dict[str, str]:
+    """Read names of methods."""
+    try:
+        listed = list(methods)
+    except TypeError:
+        listed = [methods]
+    for name in listed:
+        require_known("method", name, METHODS)
+    return {name: name for name in listed}
 
 
 def _usual_methods(bench: Bench, log_marginal_likelihood: Any) -> list[str]:

@@ -93,7 +93,7 @@ def read_concentration(prior: Any, names: tuple[str, ...]) -> Array:
 def by_model(what: str, given: Any, names: tuple[str, ...]) -> Any:
     """Bring values that are labelled with the models' names into their order."""
     if isinstance(given, xr.DataArray):
-        given = given.to_series()
+        given = given.to_series() if given.ndim else given.values
     if isinstance(given, pd.Series):
         given = given.to_dict()
     if not isinstance(given, Mapping):

@@ -63,7 +63,10 @@ def _labels_of_folds(cv: Any, observations: Observations) -> np.ndarray[Any, np.
         require_same_labels("cv", labels_of(cv), observations.index)
         if set(cv.dims) == set(observations.dims):
             cv = cv.transpose(*observations.dims).values.reshape(-1)
-    labels = np.array(cv, dtype=object)
+    try:
+        labels = np.array(cv, dtype=object)
+    except Exception as reason:  # whatever the classes of other libraries raise
+        raise ParameterError(f"cv must be a number of folds or an array; got {cv!r}.") from reason
     if isinstance(cv, np.ma.MaskedArray):
         labels[np.ma.getmaskarray(cv)] = None
     return labels

@@ -205,6 +205,8 @@ def as_observations(y: Any, component_dim: Hashable | None = None) -> Observatio
         for dim in obs_dims[:1]
         if isinstance(y, pd.Series | pd.DataFrame) and only_counts(y.index)
     }
+    if labelled.size == 0:
+        raise ShapeError("y is empty; there is nothing to score.")
     values = np.array(labelled.values, dtype=np.float64)
     values = values.reshape(-1, labelled.sizes[component_dim] if component_dim is not None else 1)
     values.setflags(write=False)
@@ -354,8 +356,6 @@ def _require_free_names(dims: tuple[str, ...]) -> None:
 
 
 def _require_finite(observations: Observations) -> None:
-    if observations.values.size == 0:
-        raise ShapeError("y is empty; there is nothing to score.")
     bad = np.flatnonzero(~np.isfinite(observations.values).all(axis=1))
     if bad.size:
         raise NonFiniteError(

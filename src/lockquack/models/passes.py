@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lockquack.draws.blocks import Kind
-from lockquack.draws.collapse import Collapsed
+from lockquack.draws.collapse import Collapsed, require_known_scores
 from lockquack.draws.diagnostics import ess_mean
 from lockquack.draws.psis import loo_densities
 from lockquack.errors import NonFiniteError
@@ -58,6 +58,7 @@ class Passes:
         self, kind: Kind, *, derivatives: bool = True, progressbar: bool | None = None
     ) -> Collapsed:
         """Predictive jet at every observation, averaged over the draws."""
+        require_known_scores(kind)
         kind = self.average_for(kind)
         key = kind, derivatives
         if key not in self._collapsed:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet
+from lockquack.numeric import as_positive
 from lockquack.operators.base import Operator, Places
 from lockquack.operators.linear import Linear
 from lockquack.operators.locking import Locking
@@ -82,9 +82,7 @@ class Hybrid(CompositeOperator):
     of_models = ("exponents", "mixture_weights")
 
     def __init__(self, *, signed: bool = False, prior_sd: float = 1.0) -> None:
-        if not prior_sd > 0:
-            raise ParameterError(f"prior_sd must be positive; got {prior_sd!r}.")
-        self.signed, self.prior_sd = bool(signed), float(prior_sd)
+        self.signed, self.prior_sd = bool(signed), as_positive("prior_sd", prior_sd)
         self.always_integrable = not self.signed  # with a sum of one it is below a mixture
 
     @property

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from typing_extensions import override
 
-from lockquack.errors import unknown_name
 from lockquack.jets import Array, Jet, column, log_linear_pool
 from lockquack.operators.base import Operator
 from lockquack.operators.power import power_mean_bounds
 from lockquack.operators.space import Positive, Simplex, Space
+from lockquack.registry import require_known
 
 
 class Locking(Operator):
@@ -51,8 +51,7 @@ class Locking(Operator):
     vanishes_with_any = True
 
     def __init__(self, weights: Literal["simplex", "nonnegative"] = "simplex") -> None:
-        if weights not in ("simplex", "nonnegative"):
-            raise unknown_name("kind of weights", weights, ("simplex", "nonnegative"))
+        require_known("kind of weights", weights, ("simplex", "nonnegative"))
         # On the simplex the pool is below the mixture, which has a normaliser.
         self.on_simplex = self.always_integrable = weights == "simplex"
 

@@ -196,7 +196,8 @@ class Nested(CompositeOperator):
     name = "nested"
 
     def __init__(self, outer: Operator, members: Sequence[Any]) -> None:
-        if not isinstance(outer, Operator) or isinstance(members, str) or not members:
+        listed = isinstance(members, Sequence) and not isinstance(members, str | bytes)
+        if not isinstance(outer, Operator) or not listed or not members:
             raise ParameterError(
                 "A pool of pools needs an operator and a list of members, such as "
                 "Nested(Locking(), [(Linear(), ['a', 'b']), 'c'])."

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from lockquack.arithmetic import methods_in_own_arithmetic
-from lockquack.errors import ParameterError, unknown_name
+from lockquack.errors import ParameterError
 from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.observations import Observations
@@ -30,6 +30,7 @@ from lockquack.prediction.evaluation import Evaluation
 from lockquack.prediction.outcomes import label_points, posterior_predictive, read_points
 from lockquack.prediction.vectors import NormalisedBySampling, log_densities, modes
 from lockquack.quadrature.intervals import IntervalKind
+from lockquack.registry import require_known
 from lockquack.sampling.samplers import SAMPLERS, Drawn
 
 _BOUNDS = ["lower", "upper"]
@@ -330,8 +331,7 @@ class Prediction:
         {'chain': 1, 'draw': 500, 'obs_id': 40}
         """
         n, rng = as_count("n", n), as_generator(random_seed)
-        if method not in ("auto", "inverse-cdf", *SAMPLERS):
-            raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
+        require_known("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
         drawn: Sequence[Drawn] = ()
         if method == "auto" and not self._evaluation.is_evaluable:
             draws, method = self._evaluation.stored(n, rng), "stored draws"

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from lockquack.errors import unknown_name
 from lockquack.jets import Array
 from lockquack.numeric import as_probability
+from lockquack.registry import require_known
 
 IntervalKind = Literal["central", "hdi"]
 
@@ -40,8 +40,7 @@ class HasIntervals(ABC):
         Of whole numbers, it has at least that probability.
         """
         prob = as_probability("prob", prob)
+        require_known("kind of interval", kind, ("central", "hdi"))
         if kind == "central":
             return self.quantile(np.array([(1 - prob) / 2, (1 + prob) / 2]))
-        if kind != "hdi":
-            raise unknown_name("kind of interval", kind, ("central", "hdi"))
         return self.shortest(prob)

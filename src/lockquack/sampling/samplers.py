@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.draws.psis import psis
-from lockquack.errors import UnsupportedError, unknown_name
+from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, log_sum_exp
+from lockquack.registry import require_known
 from lockquack.sampling.proposals import (
     TMixture,
     moment_pool,
@@ -114,8 +115,7 @@ def sample(target: Target, n: int, method: str, rng: np.random.Generator) -> Dra
     """Draw n times from a pool by a method of that name, or by the first good one."""
     if method == "auto":
         return automatic(target, n, rng)
-    if method not in SAMPLERS:
-        raise unknown_name("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
+    require_known("sampling method", method, SAMPLERS)
     return SAMPLERS[method](target, n, rng)
 
 

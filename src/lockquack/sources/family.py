@@ -286,7 +286,7 @@ def from_family(
     >>> models["log"]
     <Model normal of log y; chain: 4, draw: 250, obs_id: 30, components: 1>
     """
-    if family == Mixture.name and weights is not None:
+    if isinstance(family, str) and family == Mixture.name and weights is not None:
         parameters, weights = {"weights": weights, **parameters}, None
     likelihood, draws = _flatten(family, parameters)
     signature = likelihood.signature(draws)

@@ -14,7 +14,7 @@ from scipy.special import expit
 from typing_extensions import override
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import ParameterError, unknown_name
+from lockquack.errors import ParameterError
 from lockquack.families.base import Range
 from lockquack.jets import Array, all_finite
 from lockquack.models.labels import (
@@ -29,6 +29,7 @@ from lockquack.models.labels import (
 from lockquack.models.observations import OBS_DIM, SAMPLE_DIMS
 from lockquack.models.source import Subset
 from lockquack.numeric import and_more, as_numeric, cut
+from lockquack.registry import require_known
 
 #: Draws and observations that a linear predictor evaluates at once to look up its range.
 _DRAWS_AT_ONCE, _OBS_AT_ONCE = 64, 4096
@@ -232,8 +233,7 @@ def linear_predictor(
     >>> lq.from_family("normal", y=rng.normal(size=50), mu=mu, sigma=1.0)
     <Model normal; chain: 4, draw: 500, obs_id: 50, components: 1>
     """
-    if not isinstance(link, str) or link not in LINKS:
-        raise unknown_name("link", link, LINKS)
+    require_known("link", link, LINKS)
     of_table = isinstance(X, pd.DataFrame)
     rows, slopes = _aligned(from_pandas(X, OBS_DIM, "covariate"), coef)
     covariates, draws = _finite("X", rows), _finite("coef", slopes)
