@@ -34,6 +34,7 @@ def test_names_are_not_compared_with_arrays(junk, normals):
         lambda: normals["left"].collapse(junk),
         lambda: fit.predict().interval(kind=junk),
         lambda: fit.sample(5, method=junk),
+        lambda: lq.stan_code(junk),
     ):
         with pytest.raises(UnknownNameError, match=r"Unknown|by its name"):
             refused()
@@ -51,6 +52,8 @@ def test_positive_numbers(junk, normals):
 def test_counts_that_fit_nowhere():
     with pytest.raises(ParameterError, match="n must be at most 2147483647"):
         as_count("n", 2**70)
+    with pytest.raises(ParameterError, match="n must be a whole number from 1"):
+        lq.example_models(0)
 
 
 def test_what_another_library_refuses_to_convert(normals):

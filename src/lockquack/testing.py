@@ -6,6 +6,7 @@ import numpy as np
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.models.model import Model
+from lockquack.numeric import as_count, as_generator
 from lockquack.sources.family import from_family
 from lockquack.sources.parameters import linear_predictor
 
@@ -35,7 +36,7 @@ def example_models(n: int = 40, random_seed: int = 1) -> dict[str, Model]:
     >>> lq.lock(lq.example_models()).weights.round(2).to_series().to_dict()
     {'first': 0.36, 'second': 0.64}
     """
-    rng = np.random.default_rng(random_seed)
+    n, rng = as_count("n", n), as_generator(random_seed)
     x = rng.normal(size=(n, 2))
     y = x.sum(axis=1) + rng.normal(size=n)
     models = {}

@@ -13,6 +13,7 @@ from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.source import Source
+from lockquack.registry import require_known
 from lockquack.sources.arrays import from_arrays
 from lockquack.sources.family import from_family
 from lockquack.words import advice
@@ -384,6 +385,5 @@ def stan_code(family: str, transform: str | None = None) -> str:
     }
     """
     name = family if transform is None else f"{family} of {transform} y"
-    if name not in SNIPPETS:
-        raise unknown_name("Stan snippet", name, SNIPPETS)
+    require_known("Stan snippet", name, SNIPPETS)
     return _LOOP % SNIPPETS[name].lstrip("\n")
