@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test fuzz test-ppl docs bench benchmarks lint format clean
+.PHONY: demo test fuzz test-ppl test-ppl-full docs bench benchmarks lint format clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -20,8 +20,11 @@ fuzz: $(VENV)/.dev ## Try random models, operators, rules, layouts, files and ba
 test-ppl: ## Run the tests of PyMC, Bambi, NumPyro and Stan models, in an environment of their own
 	$(MAKE) VENV=$(VENV)-ppl ppl-tests
 
+test-ppl-full: ## Run these with every model of the corpus, not with a few of each kind
+	$(MAKE) VENV=$(VENV)-ppl MODELS="-m 'full or not full'" ppl-tests
+
 ppl-tests: $(VENV)/.ppl
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/ppl
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(MODELS) tests/ppl
 
 docs: ## Build the documentation, examples run, into docs/_build/html
 	$(MAKE) VENV=$(VENV)-docs docs-site

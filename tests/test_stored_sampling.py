@@ -52,7 +52,7 @@ def test_draws_follow_the_mixture_of_the_stored_ones(given, loo):
     tree = fit.predict(loo=loo).sample(n, random_seed=1)
     drawn = tree["posterior_predictive"]["size"]
     assert dict(drawn.sizes) == {"chain": 1, "draw": n, "obs": N}
-    assert tree["posterior_predictive"].attrs["sampling_method"] == "stored draws"
+    assert tree["posterior_predictive"].attrs["sampling_method"] == "draws of the models"
     assert tree["posterior_predictive"].attrs["leave_one_out"] == int(loo)
     np.testing.assert_array_equal(tree["observed_data"]["size"], fit.observations.values[:, 0])
     for at in (-2.0, -1.0, 0.0, 1.0, 2.0):

@@ -101,11 +101,15 @@ def assert_rules(case, found):
     models = {"the model": found}
     if case.goes_in != "H":
         with pytest.raises(LockquackError, match=rf"'the model'.*{re.escape(case.says)}"):
-            lq.lock(models)
+            lq.lock(models, rule=lq.Hyvarinen(transform=None))
     if case.goes_in == "log":
+        with pytest.raises(LockquackError, match="'the model'"):
+            lq.lock(models)
         fit = lq.stack(models, scores="in-sample")
     else:
-        fit = lq.lock(models, rule=lq.Hyvarinen(transform=case.transform))
+        fit = lq.lock(models)
+        if case.transform is not None:
+            assert fit.rule.transform == case.transform
         assert lq.check(found).ok
     remarks = {"given-earlier-outcomes", "not-scored"} & {each.code for each in fit.remarks}
     assert remarks == ({case.remark} if case.remark else set())
@@ -118,6 +122,13 @@ def assert_possible_outcomes(found):
         # A series would begin anew, and users give no generator with a logp.
         assert source.reach > 0 or source.likelihood.description == "CustomDist"
         return
+    if not source.can.evaluate:
+        drawn = (
+            lq.equal({"a": found, "b": found}, scores="in-sample")
+            .predict()
+            .sample(3, random_seed=1)
+        )
+        assert np.isfinite(drawn["posterior_predictive"].to_dataset().to_array()).all()
     rows = np.arange(source.n_obs)
     drawn = source.draw_outcomes(1, np.arange(own.DRAWS), rows, np.random.default_rng(1))
     for draw in range(own.DRAWS):

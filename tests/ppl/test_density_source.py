@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,17 +151,18 @@ def test_discrete_models_are_like_those_of_a_family():
 
 
 @pytest.mark.parametrize(
-    ("name", "parts", "evaluable"),
+    ("name", "parts"),
     [
-        ("Mixture", ["Poisson", "DiracDelta"], True),
-        ("Mixture", ["Poisson", "Categorical"], False),
-        ("Categorical", [], False),  # with how many outcomes, its name does not tell
+        ("Mixture", ["Poisson", "DiracDelta"]),
+        ("Mixture", ["Poisson", "Categorical"]),
+        ("Categorical", []),  # with how many outcomes, its name does not tell
     ],
 )
-def test_discrete_outcomes_must_be_known_to_be_summed(name, parts, evaluable):
+def test_discrete_outcomes_are_known_by_name_or_by_looking(name, parts):
     model = predictive(name, np.array([0.0, 2.0]), poisson, parts, mu=JITTER)
     assert model.likelihood.discrete
-    assert model.source.can.evaluate == evaluable
+    assert [edge.at for edge in model.likelihood.edges] == [0.0, INF]
+    assert model.source.can.evaluate
 
 
 def test_impossible_outcomes_are_refused():
@@ -225,3 +226,87 @@ def test_a_pass_evaluates_each_tile_once():
     assert got.logp == pytest.approx(expected.logp)
     assert got.curv == pytest.approx(expected.curv, rel=1e-4, abs=1e-4)
     assert len(calls) == 2
+
+
+def of_counts(name, y, logpmf, **parameters):
+    parameters = {k: np.broadcast_to(np.asarray(v), (2, 40)) for k, v in parameters.items()}
+    likelihood = Likelihood(name, discrete=True)
+    source = ScipySource(
+        as_observations(y), 2, 40, likelihood, logpdf=logpmf, parameters=parameters
+    )
+    return lq.Model(described(source, name))
+
+
+ENDS = {
+    "trials": (lambda y, a: stats.betabinom.logpmf(y, 7, a, 2.0), {"a": JITTER}, (0, 7)),
+    "shifted": (lambda y, mu: stats.poisson.logpmf(y + 3, mu), {"mu": 5 * JITTER}, (-3, INF)),
+    "both ways": (
+        lambda y, a: np.log(np.tanh(a / 2)) - a * np.abs(y),
+        {"a": JITTER},
+        (-INF, INF),
+    ),
+    "last differs": (
+        lambda y, n: stats.binom.logpmf(y, n, 0.5),
+        {"n": np.resize([4, 9], (2, 40))},
+        (0, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_first_and_last_possible_count_are_found(name):
+    logpmf, parameters, ends = ENDS[name]
+    model = of_counts(name, np.array([1.0, 2.0, 4.0]), logpmf, **parameters)
+    assert tuple(edge.at for edge in model.likelihood.edges) == ends
+    assert model.source.can.evaluate
+
+
+@pytest.mark.parametrize(
+    "logpmf",
+    [
+        lambda y, p: y * np.log(p) + (1 - y) * np.log(1 - p),  # of 0 and 1, but never refuses 2
+        lambda y, p: np.where((y >= 0) & (y < 9), np.log(p / 20), -np.inf),  # of part of the mass
+    ],
+)
+def test_counts_whose_probabilities_do_not_add_up_are_not_gone_through(logpmf):
+    model = of_counts("by hand", np.array([0.0, 1.0, 1.0]), logpmf, p=0.5 * JITTER)
+    assert not model.likelihood.edges
+    assert not model.source.can.evaluate
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Capped(ScipySource):
+    """A normal distribution whose outcomes above a bound are all observed there."""
+
+    def draw_outcomes(self, chain, draws, obs, rng):
+        mu = self.parameters["loc"][chain, draws, None, None]
+        n = np.arange(self.n_obs)[obs].size
+        return np.minimum(rng.normal(mu, size=(draws.size, n, 1)), 1.0)
+
+    @property
+    def can(self):
+        return replace(super().can, has_generator=True)
+
+
+def capped(y, loc):
+    def logp(y, loc):
+        return np.where(y < 1, stats.norm.logpdf(y, loc), stats.norm.logsf(1.0, loc))
+
+    known = as_observations(y), 2, 40, Likelihood("Censored")
+    source = Capped(*known, logpdf=logp, parameters={"loc": loc}, has_atoms=True)
+    return lq.Model(described(source, "Censored"))
+
+
+def test_mixtures_of_models_with_atoms_are_drawn_by_their_generators():
+    y = np.array([0.2, 1.0, -0.5, 1.0])
+    models = {"low": capped(y, JITTER - 1), "high": capped(y, JITTER + 0.5)}
+    prediction = lq.equal(models).predict()
+    drawn = prediction.sample(20000, random_seed=1)["posterior_predictive"]["y"].values[0]
+    for at in (-1.0, 0.0, 0.9):
+        each = [stats.norm.cdf(at, model.source.parameters["loc"]) for model in models.values()]
+        np.testing.assert_allclose((drawn <= at).mean(axis=0), np.mean(each), atol=0.016)
+        # By one outcome of each draw: a coarser answer to the same question.
+        np.testing.assert_allclose(prediction.cdf(at), np.mean(each), atol=0.15)
+    assert (drawn.max(axis=0) == 1.0).all()
+    with pytest.raises(UnsupportedError, match="single outcomes a probability.*lq.stack"):
+        lq.combine(models, lq.Locking(), lq.LogScore(), scores="in-sample")

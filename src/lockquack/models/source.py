@@ -144,6 +144,11 @@ class Source(ABC):
         """What it can do besides handing out tiles."""
         return Abilities()
 
+    @property
+    def known_where(self) -> str:
+        """What keeps it from being evaluated anywhere, as said after the name of a model."""
+        return "is known at the observed outcomes only"
+
     def logp_at(self, y: Array, chain: int, draws: slice, obs: Subset) -> Array:
         """Log densities at other outcomes ``y``, (point, obs, component) → (point, draws, obs)."""
         return self.jets_at(y, chain, draws, obs, derivatives=False).logp

@@ -1,8 +1,8 @@
 r"""Empirical distributions of weighted draws.
 
 Draws of the combination itself tell the distributions of the components of vectors. Draws that
-came with the models, in ArviZ's ``posterior_predictive``, tell the distribution function of a
-mixture,
+came with the models, in ArviZ's ``posterior_predictive``, or that models with a generator make,
+tell the distribution function of a mixture,
 
 .. math:: F(y) = \sum_k w_k \sum_s W_{ks}\, 1[\tilde y_{ks} \le y],
 
@@ -25,9 +25,10 @@ from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.operators import Linear, Operator
 from lockquack.operators.pool import Pool
+from lockquack.prediction.members import remedies
 from lockquack.prediction.vectors import ModelTarget
 from lockquack.quadrature.intervals import HasIntervals
-from lockquack.words import NAME_ITS_LIKELIHOOD, STACKING
+from lockquack.words import STACKING
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +87,15 @@ class WeightedDraws(HasIntervals):
         return np.diff(self.mass, axis=0, prepend=0.0)
 
 
-def stored_mixture(models: Mapping[str, Source], pool: Pool, *, loo: bool) -> WeightedDraws:
-    """Mix the stored draws of models, component by component of the outcomes."""
+def drawn_mixture(
+    models: Mapping[str, Source], pool: Pool, *, loo: bool, rng: np.random.Generator
+) -> WeightedDraws:
+    """Mix an outcome of each draw of the models, component by component of the outcomes."""
     _require_known(models, pool.operator)
     draws, weights = [], []
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
-        outcomes = _outcomes(name, model)
+        outcomes = _generated(model, rng) if model.outcome_draws is None else _stored(name, model)
         draws.append(outcomes.reshape(model.n_samples, -1))
         each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1)
         weights.append(np.repeat(share * each, model.n_components, axis=1))
@@ -105,7 +108,7 @@ def stored_mixture(models: Mapping[str, Source], pool: Pool, *, loo: bool) -> We
 def sample_mixture(
     models: Mapping[str, Source], pool: Pool, n: int, *, loo: bool, rng: np.random.Generator
 ) -> Array:
-    """Draw from a mixture of models with stored draws, (n, observation, component).
+    """Draw from a mixture of models with stored draws or a generator, (n, observation, component).
 
     Models that can be evaluated may be among them. Whole numbers stay whole.
     """
@@ -140,7 +143,7 @@ class _Member:
         if source.outcome_draws is None:
             return cls(name, source, loo, None, None)
         size = source.n_samples, source.n_obs
-        outcomes = _outcomes(name, source).reshape(*size, source.n_components)
+        outcomes = _stored(name, source).reshape(*size, source.n_components)
         weights = _draw_weights(source, loo=loo).reshape(size)
         return cls(name, source, loo, outcomes, weights)
 
@@ -165,31 +168,39 @@ class _Member:
 def _require_known(
     models: Mapping[str, Source], operator: Operator, *, evaluable_too: bool = False
 ) -> None:
-    """Refuse pools other than mixtures, and models without stored draws.
+    """Refuse pools other than mixtures, and models of which no outcomes can be drawn.
 
     Those that can be evaluated may do without, where it is said so.
     """
     unknown = next(name for name, model in models.items() if not model.can.evaluate)
     if not operator.normalised:
         raise UnsupportedError(
-            f"Model {unknown!r} is known at the observed outcomes only, so the combination cannot "
-            "be normalised. ",
-            NAME_ITS_LIKELIHOOD,
-            " (Predictive draws in a file tell about mixtures only, such as ",
+            f"Model {unknown!r} {models[unknown].known_where}, so the combination cannot be "
+            "normalised. ",
+            *remedies(models[unknown]),
+            " (Predictive draws tell about mixtures only, such as ",
             STACKING,
             ".)",
         )
     for name, model in models.items():
-        if model.outcome_draws is None and not (evaluable_too and model.can.evaluate):
+        has_draws = model.outcome_draws is not None or model.can.draw
+        if not (has_draws or (evaluable_too and model.can.evaluate)):
             raise UnsupportedError(
-                f"Model {unknown!r} is known at the observed outcomes only, and model {name!r} has "
-                "no predictive draws. Make all models with from_family or a PPL adapter, or read "
+                f"Model {unknown!r} {models[unknown].known_where}, and model {name!r} has no "
+                "predictive draws. Make all models with from_family or a PPL adapter, or read "
                 "all from files with a group posterior_predictive: one outcome for each draw of "
                 "the log likelihood."
             )
 
 
-def _outcomes(name: str, model: Source) -> Array:
+def _generated(model: Source, rng: np.random.Generator) -> Array:
+    """Draw an outcome for each draw and observation, (chain, draw, n, component)."""
+    each, everywhere = np.arange(model.n_draws), slice(0, model.n_obs)
+    drawn = [model.draw_outcomes(chain, each, everywhere, rng) for chain in range(model.n_chains)]
+    return np.stack(drawn).astype(np.int64 if model.likelihood.discrete else np.float64)
+
+
+def _stored(name: str, model: Source) -> Array:
     assert model.outcome_draws is not None
     values = np.asarray(model.outcome_draws.values)
     if not np.isfinite(values).all():

@@ -21,7 +21,7 @@ from lockquack.prediction.distribution import (
     ask_side_by_side,
     distribution_of,
 )
-from lockquack.prediction.draws import WeightedDraws, sample_mixture, stored_mixture
+from lockquack.prediction.draws import WeightedDraws, drawn_mixture, sample_mixture
 from lockquack.prediction.examine import (
     examine_density,
     examine_draws,
@@ -81,7 +81,8 @@ class Evaluation:
     def marginals(self) -> PooledDistribution | WeightedDraws:
         """The distributions of outcomes, or of their components."""
         if not self.is_evaluable:
-            return stored_mixture(*self.used, loo=self.loo)
+            rng = as_generator(self.random_seed)
+            return drawn_mixture(*self.used, loo=self.loo, rng=rng)
         return self.pooled if self.is_scalar else WeightedDraws.of(self.draws.reshape(_DRAWS, -1))
 
     @cached_property
@@ -118,8 +119,8 @@ class Evaluation:
         """Whether the densities of all models with weight are known anywhere."""
         return all(source.can.evaluate for source in self.used[0].values())
 
-    def stored(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw from a mixture by the draws that its models came with, (draw, n, d)."""
+    def mixed(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw from a mixture by the draws that its models came with or make, (draw, n, d)."""
         self.warn_of_pareto("draws")
         return sample_mixture(*self.used, n, loo=self.loo, rng=rng)
 

@@ -15,7 +15,7 @@ from lockquack.kernels.choice import kernels_for, predictive_sums
 from lockquack.models.source import Source
 from lockquack.quadrature.grid import Components, Rows
 from lockquack.transforms import LogDistance, Logit, unbounded
-from lockquack.words import NAME_ITS_LIKELIHOOD
+from lockquack.words import NAME_ITS_LIKELIHOOD, STACKING
 
 #: Multiples of a component's spread, either side of its location, where the line is cut.
 MULTIPLES = np.array([-7.0, -3.5, 0.0, 3.5, 7.0])
@@ -194,6 +194,13 @@ def are_discrete(models: Mapping[str, Source]) -> bool:
     return bool(discrete)
 
 
+def remedies(model: Source) -> tuple[str, ...]:
+    """Say what to do where the density of a model is not known at every outcome."""
+    if model.can.draw:  # made by an adapter already
+        return ("Mix such models, as ", STACKING, " does: mixtures are drawn from the models.")
+    return (NAME_ITS_LIKELIHOOD,)
+
+
 def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool = False) -> None:
     """Refuse models without densities away from the data, or with vector outcomes.
 
@@ -202,10 +209,10 @@ def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool 
     for name, model in models.items():
         if not model.can.evaluate:
             raise UnsupportedError(
-                f"Model {name!r} is known at the observed outcomes only, so ",
+                f"Model {name!r} {model.known_where}, so ",
                 what,
                 ". ",
-                NAME_ITS_LIKELIHOOD,
+                *remedies(model),
             )
         if model.observations.d > 1 and not vectors:
             raise UnsupportedError(

@@ -44,8 +44,9 @@ class Prediction:
     Made by :meth:`Combination.predict`; results are cached. Scalar outcomes are handled by
     quadrature, to about eight digits. Vector outcomes are handled by Monte Carlo: errors of
     densities are reported; distribution functions, quantiles, intervals and moments are those of
-    each component, from 4000 draws. A mixture of models that are known at the observed outcomes
-    only uses the predictive draws stored with the models.
+    each component, from 4000 draws. A mixture of models whose densities are not known everywhere
+    uses the predictive draws stored with the models, or one outcome drawn for each of their
+    draws.
 
     Attributes
     ----------
@@ -300,9 +301,10 @@ class Prediction:
             Draws for each observation.
         method
             ``"auto"`` inverts the distribution function of scalar outcomes; for vectors it takes
-            the first of the following that does well. Mixtures of models that are known at the
-            observed outcomes only are drawn from the predictive draws that these came with, in
-            ArviZ's ``posterior_predictive``, each observation by itself.
+            the first of the following that does well. Mixtures of models whose densities
+            are not known everywhere are drawn from the predictive draws that these came with, in
+            ArviZ's ``posterior_predictive``, or by their own generators, each observation by
+            itself.
 
             - ``"inverse-cdf"``, scalar outcomes only: exact to the error of the quadrature.
             - ``"rejection"``: exact. Draws from a mixture :math:`\sum_k c_k \pi_k` above the pool
@@ -334,7 +336,7 @@ class Prediction:
         require_known("sampling method", method, ("auto", "inverse-cdf", *SAMPLERS))
         drawn: Sequence[Drawn] = ()
         if method == "auto" and not self._evaluation.is_evaluable:
-            draws, method = self._evaluation.stored(n, rng), "stored draws"
+            draws, method = self._evaluation.mixed(n, rng), "draws of the models"
         elif method == "inverse-cdf" or (method == "auto" and self._evaluation.is_scalar):
             _ = self._evaluation.normalised  # warns of what is wrong with it
             draws, method = self._evaluation.pooled.sample(n, rng)[..., None], "inverse-cdf"

@@ -25,9 +25,6 @@ from lockquack.sources.pymc_outcomes import ATOMS, parts_of
 from lockquack.sources.pytensor_rewriting import Variable, rebuilt
 from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
 
-#: Likelihoods of whole numbers from 0 whose ends their names do not tell elsewhere.
-_COUNTS = ("BetaBinomial", "HurdlePoisson", "HurdleNegativeBinomial", "ZeroInflatedBinomial")
-
 
 @own_arithmetic
 def from_bambi(
@@ -142,9 +139,8 @@ class _Fitted:
                 f"{max(lengths)} rows; there are {observations.n} outcomes."
             )
         source = self._graph(parameters, rows).source(observations, self.rebuild)
-        if source.likelihood.discrete:
-            return _with_ends(source, self._ends(parameters, rows))
-        return _cut_off(source, rows) if self.response.is_cut else source
+        is_cut = self.response.is_cut and not source.likelihood.discrete
+        return _cut_off(source, rows) if is_cut else source
 
     def rebuild(self, y: Any, /, newdata: Any = None, **columns: Any) -> Source:
         """Make the model at other outcomes and predictors."""
@@ -260,14 +256,6 @@ class _Fitted:
             return f"{self.name} between {low[0]:g} and {high[0]:g}"
         return f"{self.name} between bounds"
 
-    def _ends(self, parameters: Mapping[str, Numeric], rows: Rows) -> tuple[float, float] | None:
-        """First and last outcome of a discrete likelihood, where its name does not tell them."""
-        if self.response.is_categoric and "p" in parameters and parameters["p"].ndim > 3:
-            return 0.0, parameters["p"].shape[3] - 1.0
-        if self.response.is_cut and rows.lower is not None and rows.upper is not None:
-            return float(np.maximum(rows.lower, 0.0).min()), float(rows.upper.max())
-        return (0.0, np.inf) if self.name in _COUNTS else None
-
     def _log_likelihood(self, posterior: xr.Dataset, newdata: Any, y: Numeric) -> Numeric:
         """Let Bambi compute it for one chain, without waiting for a compiler, (draw, obs)."""
         import bambi as bmb
@@ -298,14 +286,6 @@ def _over_draws(given: Any) -> Numeric:
     """Give an argument of a likelihood axes of chains, draws and observations."""
     values = np.asarray(given, dtype=np.float64)
     return values if values.ndim > 2 else values.reshape(*values.shape, *(1,) * (3 - values.ndim))
-
-
-def _with_ends(source: GraphSource, ends: tuple[float, float] | None) -> GraphSource:
-    """Return a discrete source with its first and last outcome, where they were not known."""
-    if ends is None or source.likelihood.edges:
-        return source
-    edges = tuple(Edge(end, 0.0) for end in ends)
-    return replace(source, likelihood=replace(source.likelihood, edges=edges))
 
 
 def _cut_off(source: GraphSource, rows: Rows) -> GraphSource:

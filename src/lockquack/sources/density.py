@@ -37,7 +37,7 @@ from lockquack.models.source import Abilities, Source, Subset
 from lockquack.sources.bulks import search_bulks
 from lockquack.sources.possible import require_possible
 from lockquack.sources.probing import AT_ONCE
-from lockquack.sources.supports import find_edges
+from lockquack.sources.supports import find_edges, find_ends
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,8 +65,15 @@ class DensitySource(Source):
         return Abilities(
             differentiate=self.differentiable and not (likelihood.discrete or self.has_atoms),
             # A density, or probabilities of outcomes that are known.
-            evaluate=not self.has_atoms and bool(likelihood.edges or not likelihood.discrete),
+            evaluate=bool(likelihood.edges) if likelihood.discrete else not self.has_atoms,
         )
+
+    @property
+    @override
+    def known_where(self) -> str:
+        if self.likelihood.discrete:
+            return "has outcomes that cannot be gone through one by one"
+        return "gives single outcomes a probability and others a density"
 
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
@@ -146,11 +153,11 @@ def described(source: S, name: str, parts: Sequence[str] = (), *, original: bool
         or any(family.discrete for family in families if family is not None)
         or any(why.discrete for why in refused if why is not None)
     ):
-        ends = _outcomes(names, families)
-        likelihood = replace(source.likelihood, description=name, discrete=True, edges=ends)
+        likelihood = replace(source.likelihood, description=name, discrete=True)
         source = replace(source, likelihood=likelihood)
         require_possible(source, name, source.violated, original=original)
-        return source
+        ends = _outcomes(names, families) or find_ends(source)
+        return replace(source, likelihood=replace(likelihood, edges=ends))
     require_possible(source, name, source.violated, original=original)
     reasons = [why.not_smooth for why in refused if why is not None and why.not_smooth]
     reasons += [_NOT_SMOOTH[each] for each in names if each in _NOT_SMOOTH]

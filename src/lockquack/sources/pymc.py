@@ -33,8 +33,8 @@ from lockquack.sources.pymc_outcomes import (
     random_outcomes,
 )
 from lockquack.sources.pymc_refusals import (
-    arrays_of,
     chosen_outcomes,
+    data_in,
     holds_copy,
     not_scored,
     require_separate,
@@ -194,6 +194,7 @@ class _Reader:
             discrete=all(each.discrete for each in outcomes),
             has_atoms=any(part.startswith(ATOMS) for part in parts) or _is_mixed(outcomes),
             known=_known(model, outcomes, whole, components),
+            checked=bool(model.check_bounds),
             joint=any(outcome.joint for outcome in outcomes),
             outcome=written.random,
         )
@@ -203,7 +204,7 @@ class _Reader:
         return cls(
             outcomes,
             graph,
-            Containers.of(written, shape, container_of(model, rvs)),
+            Containers.of(written, shape, whole.dims, container_of(model, rvs)),
             whole.observed,
             whole.dims,
             {dim: pd.Index(each) for dim, each in labels.items() if each is not None},
@@ -255,14 +256,15 @@ def _known(
 ) -> Likelihood:
     """Tell what the density itself does not show."""
     rows = np.asarray(whole.observed, np.float64).reshape(len(whole.observed), -1)
-    lagged = any(is_lagged(values, rows) for _, values in arrays_of([whole.logp]))
+    lagged = any(is_lagged(values, rows) for values in data_in(whole.logp))
     facts = Likelihood("") if components is None else Likelihood.of_components(components)
     copied = [
         f"{holder.name!r} holds a copy of the values of {each.name!r}, which stays as it is where "
         "the derivatives are taken; use the variable itself"
         for each in outcomes
         for holder in outcomes
-        if holder is not each and holds_copy(holder.rv, each.observed, model.basic_RVs)
+        if holder is not each
+        and holds_copy(holder.rv, each.observed, model.basic_RVs, linked=each.container)
     ]
     return replace(
         facts,

@@ -32,11 +32,20 @@ class Containers:
     indices: frozenset[str]
     #: Shape of the observations that the model was sampled with.
     shape: tuple[int, ...]
+    #: Named axes of the observations, and the variables that hold the lengths of named axes.
+    dims: tuple[str, ...]
+    lengths: Mapping[str, Variable]
     #: The one that holds the outcomes, if one does.
     outcome: str | None = None
 
     @classmethod
-    def of(cls, graph: OutcomeGraph, shape: tuple[int, ...], outcome: str | None) -> Containers:
+    def of(
+        cls,
+        graph: OutcomeGraph,
+        shape: tuple[int, ...],
+        dims: tuple[str, ...],
+        outcome: str | None,
+    ) -> Containers:
         """Read the containers of a graph; unnamed data are not for users to change."""
         variables = {name: graph.data[name][0] for name in graph.containers}
         chosen = _used_as_index(graph.logp)
@@ -45,6 +54,8 @@ class Containers:
             {name: graph.data[name][1] for name in graph.containers},
             frozenset(name for name, variable in variables.items() if variable in chosen),
             shape,
+            dims,
+            graph.lengths,
             outcome,
         )
 
@@ -55,7 +66,11 @@ class Containers:
 
     def read(self, data: Mapping[str, Any], y: Numeric) -> dict[Variable, Numeric]:
         """Read new values of some of them; that of the outcomes, if there is one, gets these."""
-        read: dict[Variable, Numeric] = {}
+        read: dict[Variable, Numeric] = {
+            self.lengths[dim]: np.asarray(length, self.lengths[dim].dtype)
+            for dim, length in zip(self.dims, y.shape, strict=False)
+            if dim in self.lengths
+        }
         if self.outcome is not None and self.outcome in self.variables:
             holder = self.variables[self.outcome]
             read[holder] = y.astype(holder.dtype)

@@ -35,6 +35,8 @@ class Outcome:
     dims: tuple[str | None, ...]
     #: Whether the log density has the terms of which one density of all outcomes is the sum.
     joint: bool
+    #: The ``pm.Data`` container that the outcomes are observed in, if it is one.
+    container: Variable | None
 
     @property
     def name(self) -> str:
@@ -64,6 +66,8 @@ class OutcomeGraph:
     data: Mapping[str, tuple[Variable, Numeric]]
     #: Those of the data that have a name in the model.
     containers: tuple[str, ...]
+    #: Variables that hold the lengths of the model's named axes.
+    lengths: Mapping[str, Variable]
 
 
 def outcomes_of(model: Any, rvs: Sequence[Variable]) -> list[Outcome]:
@@ -80,13 +84,28 @@ def outcomes_of(model: Any, rvs: Sequence[Variable]) -> list[Outcome]:
         logps = model.logp(vars=list(rvs), sum=False)
     found = []
     for rv, known, y, logp in zip(rvs, observed, free, logps, strict=True):
-        logp = _plain_log_density(rv, logp)
+        logp = rebuilt(_plain_log_density(rv, logp), _linked(model, rv, rvs, free))
         _require_observations(rv, y, logp)
         joint = logp.ndim == 0
         named = model.named_vars_to_dims.get(rv.name) or ()
         dims = tuple(named) if len(named) == y.ndim else (None,) * y.ndim
-        found.append(Outcome(rv, known, y, terms_of(logp) if joint else logp, dims, joint))
+        logp = terms_of(logp) if joint else logp
+        found.append(Outcome(rv, known, y, logp, dims, joint, _container(model, rv)))
     return found
+
+
+def _linked(
+    model: Any, rv: Variable, rvs: Sequence[Variable], values: Sequence[Variable]
+) -> dict[Variable, Variable]:
+    """Replace the containers of the other outcomes, which one may be given, by their values."""
+    holders = {
+        other: (_container(model, other), value) for other, value in zip(rvs, values, strict=True)
+    }
+    return {
+        holder: value.astype(holder.dtype)
+        for other, (holder, value) in holders.items()
+        if other is not rv and holder is not None
+    }
 
 
 def graph_of(model: Any, y: Variable, logp: Variable, random: Variable | None) -> OutcomeGraph:
@@ -96,6 +115,7 @@ def graph_of(model: Any, y: Variable, logp: Variable, random: Variable | None) -
     from pytensor.tensor.random.type import RandomType
 
     names = {model.rvs_to_values[rv]: rv.name for rv in model.free_RVs}
+    axes = {length: f"length of {dim}" for dim, length in model.dim_lengths.items()}
     theta: dict[str, Variable] = {}
     data: dict[str, tuple[Variable, Numeric]] = {}
     plain: dict[Variable, Variable] = {}
@@ -109,22 +129,29 @@ def graph_of(model: Any, y: Variable, logp: Variable, random: Variable | None) -
             if leaf in names:
                 theta[names[leaf]] = made[leaf]
             else:
-                name = leaf.name or f"data {len(data)}"
+                # An axis may be called like a container.
+                name = axes.get(leaf) or leaf.name or f"data {len(data)}"
                 data[name] = made[leaf], np.asarray(leaf.get_value())
         plain[variable] = made[leaf]
     drawn = None if random is None else rebuilt(random, plain)
     containers = tuple(name for name in data if name in model.named_vars)
-    return OutcomeGraph(y, rebuilt(logp, plain), drawn, theta, data, containers)
+    lengths = {dim: made[length] for dim, length in model.dim_lengths.items() if length in made}
+    return OutcomeGraph(y, rebuilt(logp, plain), drawn, theta, data, containers, lengths)
 
 
 def container_of(model: Any, rvs: Sequence[Variable]) -> str | None:
     """Name the ``pm.Data`` container that the outcomes are observed in, if it is one."""
+    found = [_container(model, rv) for rv in rvs]
+    return None if len(found) > 1 or found[0] is None else str(found[0].name)
+
+
+def _container(model: Any, rv: Variable) -> Variable | None:
+    """Return the ``pm.Data`` container that holds the values of an outcome, if one does."""
     from pytensor.compile.sharedvalue import SharedVariable
 
-    values = [model.rvs_to_values[rv] for rv in rvs]
-    if len(values) > 1 or not isinstance(values[0], SharedVariable):
-        return None
-    return str(values[0].name) if values[0].name in model.named_vars else None
+    value = model.rvs_to_values[rv]
+    is_one = isinstance(value, SharedVariable) and value.name in model.named_vars
+    return value if is_one and not has_dims(value) else None
 
 
 def random_outcomes(model: Any, rvs: Sequence[Variable]) -> list[Variable] | None:
@@ -135,7 +162,11 @@ def random_outcomes(model: Any, rvs: Sequence[Variable]) -> list[Variable] | Non
     others = [other for other in model.rvs_to_values if other not in rvs]
     parents = {v: model.rvs_to_values[v] for rv in rvs for v in nearest(others, rv)}
     try:
-        return [_lowered(rebuilt(rv, parents)) for rv in rvs]
+        drawn = [rebuilt(rv, parents) for rv in rvs]
+        return [
+            _lowered(rebuilt(each, _linked(model, rv, rvs, drawn)))
+            for rv, each in zip(rvs, drawn, strict=True)
+        ]
     except Exception:  # whatever PyTensor does with a graph that it cannot make again
         return None
 

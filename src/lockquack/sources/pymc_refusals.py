@@ -9,7 +9,8 @@ import numpy as np
 
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Numeric
-from lockquack.sources.pytensor_rewriting import Variable, variables_of
+from lockquack.sources.pytensor_compiling import as_it_stands
+from lockquack.sources.pytensor_rewriting import Variable, dependent_on, variables_of
 
 
 def chosen_outcomes(model: Any, var_name: str | Sequence[str] | None) -> list[Variable]:
@@ -67,7 +68,7 @@ def require_separate(model: Any, rv: Variable, among: Sequence[Variable]) -> Non
                 "pm.CustomDist(..., logp=..., observed=...)."
             )
     for other in model.basic_RVs:
-        if other not in among and _depends_on(other, rv):
+        if other not in among and (_depends_on(other, rv) or _repeats(model, other, rv)):
             jointly = [each.name for each in (*among, other)]
             raise UnsupportedError(
                 f"{other.name!r} involves the outcome {rv.name!r}, so the density of an outcome "
@@ -86,14 +87,22 @@ def not_scored(model: Any) -> tuple[str, ...]:
     return tuple(each.name for each in model.potentials if _holds_data(each, model.basic_RVs))
 
 
-def holds_copy(other: Variable, observed: Numeric, rvs: Sequence[Variable]) -> bool:
+def holds_copy(
+    other: Variable,
+    observed: Numeric,
+    rvs: Sequence[Variable],
+    *,
+    linked: Variable | None = None,
+) -> bool:
     """Whether a graph holds the values of an outcome, as a constant or in a container.
 
-    What its random variables depend on does not count.
+    What its random variables depend on does not count, nor does a container that is linked to
+    the outcome.
     """
     return observed.size > 1 and any(
         values.shape == observed.shape and np.array_equal(values, observed)
-        for _, values in arrays_of([other], {rv for rv in rvs if rv is not other})
+        for variable, values in arrays_of([other], {rv for rv in rvs if rv is not other})
+        if variable is not linked
     )
 
 
@@ -113,6 +122,37 @@ def arrays_of(
             if isinstance(value, np.ndarray):
                 found.append((variable, value))
     return found
+
+
+def data_in(output: Variable) -> list[Numeric]:
+    """Return all arrays of data in a graph: as they were given, and computed of these alone."""
+    from pytensor.compile.sharedvalue import SharedVariable
+    from pytensor.graph.basic import Constant
+    from pytensor.tensor.random.type import RandomType
+
+    variables = variables_of([output])
+    free = [
+        v
+        for v in variables
+        if v.owner is None
+        and (not isinstance(v, Constant | SharedVariable) or isinstance(v.type, RandomType))
+    ]
+    on_free = dependent_on(free, [output])
+    computed = [
+        v
+        for v in variables
+        if v.owner is not None and v not in on_free and getattr(v, "ndim", 0) > 0
+    ]
+    given = [values for _, values in arrays_of([output])]
+    return given + [np.asarray(values) for values in as_it_stands([], computed)()]
+
+
+def _repeats(model: Any, other: Variable, rv: Variable) -> bool:
+    """Whether another outcome is given the values of this one, not as a variable but as data."""
+    if other not in model.observed_RVs:
+        return False
+    observed = np.asarray(model.rvs_to_values[rv].eval())
+    return np.unique(observed).size > 3 and holds_copy(other, observed, model.basic_RVs)
 
 
 def _depends_on(other: Variable, rv: Variable) -> bool:

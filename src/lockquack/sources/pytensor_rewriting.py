@@ -55,6 +55,17 @@ def dependent_on(roots: Iterable[Variable], outputs: Iterable[Variable]) -> set[
     return found
 
 
+def checks_in(output: Variable) -> list[Variable]:
+    """Return the variables of a graph that are there to demand something of others."""
+    from pytensor.raise_op import CheckAndRaise
+
+    return [
+        variable
+        for variable in variables_of([output])
+        if variable.owner is not None and isinstance(variable.owner.op, CheckAndRaise)
+    ]
+
+
 def simplified(logp: Variable, y: Variable) -> Variable:
     """Remove checks of parameters, and what fixes the number of observations.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from lockquack.errors import UnsupportedError
+from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.jets import Array, Jet, Numeric
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
@@ -26,12 +26,12 @@ from lockquack.sources.pytensor_densities import AT_ONCE, Density, Slot
 from lockquack.sources.pytensor_parameters import DrawParameters, Parameters, window
 from lockquack.sources.pytensor_rewriting import (
     Variable,
+    checks_in,
     dependent_on,
     lengths_of,
     parameters_of,
     rebuilt,
     simplified,
-    variables_of,
 )
 from lockquack.sources.pytensor_sampling import (
     Generator,
@@ -42,6 +42,8 @@ from lockquack.sources.pytensor_sampling import (
 
 #: Bytes of parameters that are kept rather than computed again.
 _KEEP = 2**27
+#: Draws of each chain for which the demands on parameters are looked at.
+_CHECKED = 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,6 +217,8 @@ class LogDensityGraph:
     stored: Any = None
     #: What the density does not tell of itself; with a description, all that is to be told.
     known: Likelihood = Likelihood("")  # noqa: RUF009
+    #: Whether draws must meet the demands that the density makes on its parameters.
+    checked: bool = False
     #: Whether ``logp`` has the terms of which one joint density of all outcomes is the sum.
     joint: bool = False
     #: The outcomes as random variables, if they can be written as such.
@@ -241,6 +245,8 @@ class LogDensityGraph:
             source = self._cut(observations, separable, dependence.reach, rebuild)
             if not self._agrees(source):
                 continue
+            if original and self.checked:
+                self._require_demands(observations)
             if not self.known.description:
                 return described(source, self.name, self.parts, original=original)
             require_possible(source, self.known.description, source.violated, original=original)
@@ -372,20 +378,28 @@ class LogDensityGraph:
 
     def _violated(self, observations: Observations, chain: int, draw: int) -> str | None:
         """Let PyTensor check the parameters of a draw, which it says in words."""
-        from pytensor.raise_op import CheckAndRaise
-
         y = self._on_grid(observations, observations.values)
-        checks = [
-            variable
-            for variable in variables_of([self.logp])
-            if variable.owner is not None and isinstance(variable.owner.op, CheckAndRaise)
-        ]
-        for check in checks:
+        for check in checks_in(self.logp):
             try:
                 self._at_draw([check], draw, y, chain)
             except check.owner.op.exc_type:
                 return f"{check.owner.op.msg} is demanded"
         return None
+
+    def _require_demands(self, observations: Observations) -> None:
+        """Refuse draws for which the library has no density, though its formula has a value.
+
+        Weights of a mixture that do not add up to one are such parameters.
+        """
+        for chain in range(self.n_chains):
+            for draw in np.unique(np.linspace(0, self.n_draws - 1, _CHECKED).astype(int)):
+                demand = self._violated(observations, chain, int(draw))
+                if demand is not None:
+                    raise ParameterError(
+                        f"A parameter of {self.name} is outside its domain in draw {draw} of "
+                        f"chain {chain}: {demand}. Give the draws of this model, on the scale on "
+                        "which it has its parameters."
+                    )
 
     def _agrees(self, source: GraphSource) -> bool:
         """Compare some log densities of the first and the last draw with the whole graph's."""

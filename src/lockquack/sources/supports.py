@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,6 +17,10 @@ _VERY_FEW_DRAWS, _FEW_DRAWS = 8, 32
 _FEW_OBSERVATIONS, _FEW_ENDS = 8, 4
 #: Log densities that a number between 0 and 1 can hardly hold.
 _TOO_SMALL = -600.0
+#: How far from the observed ones whole numbers are looked at.
+_OUT_OF_SIGHT = 2.0**24
+#: Whole numbers beside the observed ones among which nearly all probability must be.
+_BESIDE = 2000
 
 
 class _UnknownRanges(dict[str, Range]):
@@ -55,6 +59,49 @@ def find_edges(source: Source, names: Sequence[str]) -> tuple[tuple[Edge, ...], 
     )
     unclear = [edge.at for edge in found if np.isnan(edge.order)]
     return found, f"its density near {unclear[0]:g} is not a number" if unclear else ""
+
+
+def find_ends(source: Source) -> tuple[Edge, ...]:
+    """First and last outcome that is possible in some draw and observation.
+
+    Whole numbers are gone away from the observed ones in steps that double, then bisected. Those
+    of vectors are not looked for, and what is found is nothing unless probabilities add up to one:
+    a log density that somebody wrote for 0 and 1 may go on to 2.
+    """
+    if source.observations.d > 1:
+        return ()
+    y = source.observations.values[:, 0]
+
+    def possible(outcome: float) -> bool:
+        everywhere = np.full((1, y.size), outcome)
+        looked = evaluate_some(source, everywhere, slice(0, y.size), _VERY_FEW_DRAWS)
+        return any(bool(np.isfinite(logp).any()) for logp in looked)
+
+    low, high = (
+        _last_possible(float(start), side, possible)
+        for start, side in ((y.min(), -1.0), (y.max(), 1.0))
+    )
+    few = np.unique(np.linspace(0, y.size - 1, _FEW_OBSERVATIONS).astype(np.intp))
+    looked_at = np.arange(max(low, y.min() - _BESIDE), min(high, y.max() + _BESIDE) + 1)
+    each = np.repeat(looked_at[:, None], few.size, axis=1)
+    for logp in evaluate_some(source, each, few, _VERY_FEW_DRAWS):
+        mass = np.exp(logp).sum(axis=0)
+        if mass.min() < 0.99 or mass.max() > 1 + 1e-6:
+            return ()
+    return Edge(low, 0.0), Edge(high, 0.0)
+
+
+def _last_possible(start: float, side: float, possible: Callable[[float], bool]) -> float:
+    """Return the last whole number on one side, ±inf where it is out of sight."""
+    near, far = 0.0, 1.0
+    while possible(start + side * far):
+        near, far = far, 2 * far
+        if far > _OUT_OF_SIGHT:
+            return side * np.inf
+    while far - near > 1:
+        half = np.floor((near + far) / 2)
+        near, far = (half, far) if possible(start + side * half) else (near, half)
+    return start + side * near
 
 
 def _end(source: Source, side: float) -> Edge:

@@ -85,13 +85,7 @@ def beta_small_precision() -> Built:
     return build(formula, "beta", column="share", near=near)
 
 
-@CORPUS.case(
-    "circular",
-    "directions: von Mises",
-    goes_in="log",
-    reason="its density does not vanish at ±π",
-    says="does not vanish smoothly at -3.14",
-)
+@CORPUS.case("circular", "directions: von Mises")
 def directions() -> Built:
     near = {"Intercept": 0.2, "x": 0.1, "kappa": 2.0}
     return build("angle ~ x", "vonmises", column="angle", near=near)

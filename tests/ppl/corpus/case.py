@@ -1,7 +1,8 @@
 """What is said of a model of the corpus.
 
 The modules of this package import no probabilistic programming language at their top, only inside
-the functions that build models: the table in ``docs/models.md`` is made from what is said here.
+the functions that build models: the tables in ``docs/howto/models.md`` are made from what is said
+here.
 """
 
 from __future__ import annotations

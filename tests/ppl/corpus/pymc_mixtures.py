@@ -153,3 +153,22 @@ def vector_mixture():
         parts = [pm.MvNormal.dist(mu[k], cov=np.eye(2) * (1 + k)) for k in range(2)]
         pm.Mixture("y", w=w, comp_dists=parts, observed=points)
     return model
+
+
+@CORPUS.case(
+    "mixture",
+    "stick-breaking cut so early that weights do not add up to one",
+    goes_in="no",
+    reason="PyMC has no density for such weights, though its formula has a value",
+    says="sum(weights) == 1 is demanded",
+)
+def sticks_left_over():
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    with pm.Model() as model:
+        broken = pm.Beta("broken", 1.0, 3.0, shape=3)
+        left = pt.concatenate([np.ones(1), pt.cumprod(1 - broken)[:-1]])
+        mu = pm.Normal("mu", 0, 1, shape=3)
+        pm.NormalMixture("y", broken * left, mu, sigma=1.0, observed=Y)
+    return model

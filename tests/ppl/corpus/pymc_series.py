@@ -225,6 +225,25 @@ def vector_autoregression():
     return model
 
 
+@CORPUS.case("time series", "vector autoregression, lags cut out of one container", **IN_SERIES)
+def lags_of_a_container():
+    import pymc as pm
+
+    table = RNG.normal(size=(T, 2))
+    coords = {"lag": [1, 2], "equation": ["x", "y"], "on": ["x", "y"], "time": range(2, T)}
+    with pm.Model(coords=coords) as model:
+        lag = pm.Normal("lags", 0, 0.3, dims=("equation", "lag", "on"))
+        series = pm.Data("series", table)
+        terms = [
+            sum((lag[j, k] * series[1 - k : -1 - k]).sum(axis=-1) for k in range(2))
+            for j in range(2)
+        ]
+        mean = pm.Normal("intercept", 0, 1, dims="equation") + pm.math.stack(terms, axis=-1)
+        sigma = pm.HalfNormal("sigma", 1.0, dims="equation")
+        pm.Normal("y", mean, sigma, observed=series[2:], dims=("time", "equation"))
+    return model
+
+
 @CORPUS.case(
     "time series",
     "moving average by the observed series on both sides",

@@ -242,3 +242,56 @@ def mediation_by_copy():
         pm.Normal("m", a * X, 1.0, observed=M)
         pm.Normal("y", b * M, 1.0, observed=Y)
     return model, {"var_name": ["m", "y"]}
+
+
+def _mediation_by_container():
+    import pymc as pm
+
+    with pm.Model() as model:
+        x, m = pm.Data("x", X), pm.Data("mediator", M)
+        a, b, c = (pm.Normal(name, 0, 1) for name in "abc")
+        pm.Normal("m", a * x, 1.0, observed=m)
+        pm.Normal("y", b * m + c * x, 1.0, observed=pm.Data("outcome", Y))
+    return model
+
+
+@CORPUS.case(
+    "several outcomes", "mediator and outcome jointly, both given the mediator's pm.Data container"
+)
+def mediation_by_container():
+    return _mediation_by_container(), {"var_name": ["m", "y"]}
+
+
+@CORPUS.case(
+    "several outcomes",
+    "a mediator alone, whose values are data of another outcome",
+    goes_in="no",
+    reason="another outcome's density depends on it: leave both out, by scoring them jointly",
+    says="Score both jointly: var_name=['m', 'y']",
+)
+def mediator_in_a_container():
+    return _mediation_by_container(), {"var_name": "m"}
+
+
+@CORPUS.case(
+    "several outcomes",
+    "points of both teams of a match, Poisson",
+    goes_in="log",
+    reason="counts and categories have no derivatives",
+    says="is discrete",
+)
+def points_of_both():
+    import pymc as pm
+
+    home, away = np.array([0, 1, 2, 0, 2]), np.array([1, 2, 0, 2, 1])
+    points = RNG.poisson(3.0, size=(2, 5))
+    with pm.Model(coords={"team": ["A", "B", "C"], "match": range(5)}) as model:
+        first, second = pm.Data("home", home, dims="match"), pm.Data("away", away, dims="match")
+        attack = pm.Normal("attack", 0, pm.HalfNormal("sd_attack", 0.5), dims="team")
+        defence = pm.Normal("defence", 0, pm.HalfNormal("sd_defence", 0.5), dims="team")
+        attack, defence = attack - attack.mean(), defence - defence.mean()
+        at_home = pm.math.exp(1.0 + pm.Normal("advantage") + attack[first] + defence[second])
+        elsewhere = pm.math.exp(1.0 + attack[second] + defence[first])
+        pm.Poisson("home_points", at_home, observed=points[0], dims="match")
+        pm.Poisson("away_points", elsewhere, observed=points[1], dims="match")
+    return model, {"var_name": ["home_points", "away_points"]}

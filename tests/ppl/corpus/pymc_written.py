@@ -240,14 +240,23 @@ def matrix_normal():
     return model
 
 
+@CORPUS.case("written by hand", "a support that ends at a parameter, where its density vanishes")
+def parameter_as_bound():
+    return _shifted_gamma(3.0)
+
+
 @CORPUS.case(
     "written by hand",
-    "a support that ends at a parameter",
+    "a support that ends at a parameter, where its density jumps",
     goes_in="log",
-    reason="where its support ends depends on a parameter",
+    reason="where its support ends, and its density does not vanish, depends on a parameter",
     says="depends on its parameters",
 )
-def parameter_as_bound():
+def jump_at_a_parameter():
+    return _shifted_gamma(1.0)
+
+
+def _shifted_gamma(shape):
     import pymc as pm
 
     with pm.Model() as model:
@@ -255,7 +264,7 @@ def parameter_as_bound():
         pm.CustomDist(
             "y",
             shift,
-            dist=lambda shift, size: shift + pm.Gamma.dist(3.0, 2.0, size=size),
+            dist=lambda shift, size: shift + pm.Gamma.dist(shape, 2.0, size=size),
             observed=POSITIVE,
         )
     return model

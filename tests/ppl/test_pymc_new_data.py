@@ -1,0 +1,87 @@
+"""PyMC models at another number of observations: densities by scipy, and outcomes drawn there."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    pm = pytest.importorskip("pymc")
+
+import lockquack as lq
+from tests.ppl.corpus import pymc_own as own
+from tests.ppl.helpers import not_compiled
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+N, M = 6, 3
+RNG = np.random.default_rng(5)
+X, Y = RNG.normal(size=N), RNG.normal(size=N)
+NEW = RNG.normal(size=M)
+
+
+@pytest.fixture(autouse=True)
+def _not_compiled():
+    with not_compiled():
+        yield
+
+
+def mixture(mu):
+    pm.NormalMixture(
+        "y", np.full(2, 0.5), pm.math.stack([mu, mu + 1], axis=-1), 1.0, observed=Y, dims="row"
+    )
+    return lambda y, mu: np.log((stats.norm.pdf(y, mu) + stats.norm.pdf(y, mu + 1)) / 2)
+
+
+def censored(mu):
+    pm.Censored(
+        "y", pm.Normal.dist(mu, 1.0), lower=None, upper=1.0, observed=np.minimum(Y, 1.0), dims="row"
+    )
+    return lambda y, mu: np.where(y < 1, stats.norm.logpdf(y, mu), stats.norm.logsf(1, mu))
+
+
+def by_hand(mu):
+    pm.CustomDist(
+        "y", mu, dist=lambda mu, size: pm.Normal.dist(mu, size=size) + 1, observed=Y, dims="row"
+    )
+    return lambda y, mu: stats.norm.logpdf(y - 1, mu)
+
+
+@pytest.mark.parametrize("likelihood", [mixture, censored, by_hand])
+@pytest.mark.parametrize("name", ["x", "row"])  # a container may be called like an axis
+def test_another_number_of_rows(likelihood, name):
+    with pm.Model(coords={"row": range(N)}) as model:
+        slope = pm.Normal("slope")
+        logp = likelihood(slope * pm.Data(name, X))
+    draws = own.prior_draws(model, {})
+    fit = lq.equal({"a": lq.from_pymc(model, own.posterior(model, draws))}, scores="in-sample")
+    y = np.array([0.3, 1.0, -2.0])
+    moved = fit.models["a"].with_data(y, **{name: NEW})
+    mu = draws["slope"][..., None] * NEW
+    np.testing.assert_allclose(moved.source.all_logp(slice(0, M)), logp(y, mu), rtol=1e-7)
+    drawn = fit.predict(**{name: NEW}).sample(7, random_seed=1)["posterior_predictive"]["y"]
+    assert dict(drawn.sizes) == {"chain": 1, "draw": 7, "row": M}
+    assert np.isfinite(drawn).all()
+
+
+def test_several_outcomes_at_another_number_of_rows():
+    with pm.Model(coords={"row": range(N)}) as model:
+        x, slope = pm.Data("x", X, dims="row"), pm.Normal("slope")
+        pm.Poisson("count", pm.math.exp(slope * x), observed=np.arange(N) % 3, dims="row")
+        pm.Normal("y", slope * x, 1.0, observed=Y, dims="row")
+    draws = own.prior_draws(model, {})
+    found = lq.from_pymc(model, own.posterior(model, draws), var_name=["count", "y"])
+    mu = draws["slope"][..., None] * NEW
+    y = np.stack([[2.0, 0.0, 1.0], [0.1, -1.0, 2.0]], axis=1)
+    expected = stats.poisson.logpmf(y[:, 0], np.exp(mu)) + stats.norm.logpdf(y[:, 1], mu)
+    moved = found.with_data(y, x=NEW)
+    np.testing.assert_allclose(moved.source.all_logp(slice(0, M)), expected, rtol=1e-7)
+    drawn = lq.equal({"a": found}, scores="in-sample").predict(x=NEW).sample(7, random_seed=1)
+    (values,) = drawn["posterior_predictive"].data_vars.values()
+    assert values.shape == (1, 7, M, 2)
+    counts = values.values[..., 0]
+    assert (counts == np.round(counts)).all()
+    assert (counts >= 0).all()
