@@ -1,4 +1,4 @@
-"""Reading numbers from whatever users hand in, holding equal ones once, cutting ranges."""
+"""Reading numbers that users give, holding constant arrays as one number, cutting ranges."""
 
 from __future__ import annotations
 

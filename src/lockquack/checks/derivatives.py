@@ -17,7 +17,7 @@ from lockquack.models.source import Source
 from lockquack.numeric import as_generator, cut
 from lockquack.sources.reading import as_model
 
-#: Draws and observations that are looked at, and the largest error that passes.
+#: Draws and observations that are checked, and the largest error that passes.
 _FEW_DRAWS, _FEW_OBSERVATIONS, _LOOSE = 3, 4, 1e-3
 _MANY_DRAWS, _TIGHT = 16, 1e-5
 #: Log densities of the libraries themselves may be in single precision.
@@ -52,7 +52,7 @@ def check(
     few draws and observations, and raises an error where they disagree.
 
     It cannot see what is wrong in the log density as well, such as a Jacobian that was forgotten
-    or a kink between the points that it looks at.
+    or a kink between the points that it evaluates.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ def check(
         Another source of the same model and the same draws whose density can be evaluated, for
         a model that holds arrays only.
     thorough
-        Look at all observations, at sixteen draws, and at outcomes beside the observed ones,
-        not only at a few draws and observations; and be strict.
+        Check all observations, sixteen draws, and outcomes near the observed ones, instead of a
+        few draws and observations; and be strict.
     random_seed
-        Seed or generator: which draws are looked at.
+        Seed or generator that chooses the draws to check.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def _to_compare(source: Source, against: Source | None) -> tuple[Source, Source]
 
 @dataclass(frozen=True)
 class _Places:
-    """Draws and observations that are looked at."""
+    """Draws and observations that are checked."""
 
     draws: tuple[tuple[int, int], ...]  # chain, draw
     obs: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -293,7 +293,7 @@ def _steepness(grad: Array, curv: Array, y: Array) -> Array:
 def _beside(
     source: Source, places: _Places, y: Array, unit: Array, rng: np.random.Generator
 ) -> Array:
-    """Choose outcomes up to two units from the observed ones, where all draws deem them possible.
+    """Choose outcomes up to two units from the observed ones that are possible in all draws.
 
     NaN where there is none.
     """

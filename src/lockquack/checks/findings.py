@@ -38,7 +38,7 @@ class ComparedQuantity:
         return self.error <= self.tolerance
 
     def describe(self) -> str:
-        """Say what there is at the worst place, and what there should be."""
+        """Say what was found at the worst place, and what was expected."""
         place = f"at {self.observation}"
         if self.what == "stored log likelihood":
             return (
@@ -62,7 +62,7 @@ class ComparedQuantity:
 
     @property
     def remedy(self) -> str:
-        """Say what to look at where it is wrong."""
+        """Say what to check where it is wrong."""
         if self.what == "stored log likelihood":
             return "Is it the model that was sampled, with the same data in the same order?"
         if self.what == "log density":

@@ -1,4 +1,4 @@
-"""``lockquack check``: look at files before they are combined."""
+"""``lockquack check``: check files before they are combined."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _run(options: Namespace) -> int:
 
 
 def _examine(finding: Finding, model: Model, progressbar: bool | None) -> None:
-    """Look at one model's derivatives, edges, tails and draws."""
+    """Check one model's derivatives, edges, tails and draws."""
     from lockquack.checks.derivatives import check
     from lockquack.checks.models import check_models
     from lockquack.draws.diagnostics import ess_mean
@@ -214,8 +214,8 @@ def _rounded(value: float, digits: int) -> str:
 
 COMMAND = Command(
     name="check",
-    summary="look at files before they are combined",
-    description="Look at files before they are combined: what they hold, whether they are of the "
+    summary="check files before they are combined",
+    description="Check files before they are combined: what they hold, whether they are of the "
     "same observations, finite, with right derivatives, enough draws and trustworthy "
     "leave-one-out densities; and what each is good for: the log score (stacking), the Hyvärinen "
     "score (locking), or being evaluated anywhere (sampling, calibration). Exit status 0: they can "

@@ -63,7 +63,7 @@ def _expand(path: str) -> tuple[Path, ...]:
     if Path(path).is_dir():
         inside = tuple(sorted(Path(path).glob("*.csv")))
         return inside or (Path(path),)
-    # What does not exist is missed when it is read.
+    # A file that does not exist is reported when it is read.
     return tuple(sorted(map(Path, glob(path)))) or (Path(path),)
 
 

@@ -26,7 +26,7 @@ def _add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--thorough",
         action=BooleanOptionalAction,
-        help="whether to compare methods and to look at calibration (default: where that takes "
+        help="whether to compare methods and to examine calibration (default: where that takes "
         "minutes at most)",
     )
     add_fit(parser)

@@ -1,4 +1,4 @@
-"""Likelihoods that people look for and do not find here, with the reason and a way out."""
+"""Likelihoods that are not offered, with the reason and what to use instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From models to what the rules look at."""
+"""From models to the densities that a rule scores."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Passes:
         """Collapse the draws; with ``density``, leave-one-out densities by PSIS as well.
 
         In-sample and held-out densities come with the derivatives in one pass. Without
-        ``derivatives`` these are not even looked at: the jets have no components then, and
+        ``derivatives`` these are not computed: the jets have no components then, and
         leave-one-out needs no pass besides PSIS.
         """
         kind = self.average_for(kind)

@@ -137,7 +137,7 @@ class Source(ABC):
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
         """First and second derivatives of a tile, each of shape (draws, obs, component)."""
 
-    # What some can do besides
+    # What some sources implement besides
 
     @property
     def can(self) -> Abilities:
@@ -235,7 +235,7 @@ class Source(ABC):
         """Return the same draws at some of the observations; None where it cannot be cut."""
         return None
 
-    # How draws are gone through, where they are not at hand
+    # How draws are read that are not in memory
 
     def pass_over_draws(
         self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
@@ -268,7 +268,7 @@ class Source(ABC):
         """
         return None
 
-    # What follows
+    # What follows from these
 
     @property
     def n_obs(self) -> int:

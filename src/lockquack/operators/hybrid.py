@@ -35,7 +35,7 @@ class SignedLocking(Locking):
         return
 
     def pool(self, jets: Jet, x: Array) -> Jet:
-        """Pool jets into one; what no member deems possible is not, whatever the exponents."""
+        """Pool jets into one; it is zero where all members are, whatever the exponents."""
         with np.errstate(invalid="ignore"):
             pooled = super().pool(jets, x)
         nowhere = np.isneginf(jets.logp).all(axis=0)

@@ -119,7 +119,7 @@ def line_of(densities: Sequence[Density], n: int, step: float = _STEP) -> Nodes:
 
 
 def grid_of(densities: Sequence[Density], step: float = _STEP) -> Array:
-    """Lay points at equal distances, fine enough for the narrowest density, out to all tails."""
+    """Place points at equal distances, fine enough for the narrowest density, out to all tails."""
     ends = [density.ends for density in densities]
     low = min(first - _REACH * spread for first, _, spread in ends)
     high = max(last + _REACH * spread for _, last, spread in ends)

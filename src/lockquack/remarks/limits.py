@@ -1,4 +1,4 @@
-"""Remarks on scores that look at densities near the observations only, where that is not enough."""
+"""Remarks on scores that see densities near the observations only, where that is not enough."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class ScoresDisagree(Remark):
     category = BlindScoreWarning
     title = "The log score prefers another model"
     meaning = (
-        "The model was chosen by a score that looks at the shape of densities near the "
+        "The model was chosen by a score that sees only the shape of densities near the "
         "observations. By the log score another one is clearly better."
     )
     remedy = "Choose by the log score, the default of `lq.select`, or combine the models."

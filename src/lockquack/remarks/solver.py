@@ -17,7 +17,7 @@ class StoppedEarly(Remark):
     title = "The solver stopped early"
     meaning = "The weights are not quite those that the score asks for."
     remedy = (
-        "Look for models with absurd scores in `fit.pointwise`. Locking by the Hyvärinen score and "
+        "Check `fit.pointwise` for models with absurd scores. Locking by the Hyvärinen score and "
         "stacking are convex and should always converge: if they do not, please report it."
     )
     example = ("no progress", 1e-6, 2e-4)

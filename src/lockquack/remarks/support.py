@@ -40,11 +40,11 @@ class SlowEdge(Remark):
 
 @dataclass(frozen=True)
 class DifferentSupports(Remark):
-    """Models that deem different outcomes possible."""
+    """Models under which different outcomes are possible."""
 
     code = "different-supports"
     category = SupportWarning
-    title = "Models that deem different outcomes possible"
+    title = "Models that allow different outcomes"
     meaning = (
         "A mixture allows every outcome that one of them allows, a log-linear pool only those that "
         "all models with weight allow."

@@ -52,7 +52,7 @@ def write_report(
     obs
         Observations whose predictions are drawn, each as for :meth:`Combination.plot_density`.
     thorough
-        Whether to compare methods and to look at calibration, which takes about as long as
+        Whether to compare methods and to examine calibration, which takes about as long as
         :func:`compare` and :meth:`Combination.coverage`; by default where that is minutes at most.
     progressbar
         Whether to show progress; by default in a terminal only.

@@ -23,7 +23,7 @@ class PairwiseScore(Rule):
     Each term is the log probability of y, given that the outcome is y or z. It is to counts what
     the Hyvärinen score is to densities: proper, and free of the normalising constant, which the
     exact :class:`LogScore` sums for every trial of the weights. Like it, it sees the shape near
-    each observation only. Outcomes that no model deems possible have no term.
+    each observation only. Outcomes that are impossible under every model have no term.
 
     Examples
     --------

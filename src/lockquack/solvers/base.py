@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
@@ -85,6 +85,11 @@ class Solution:
         positive = np.where(self.scale > 0, self.scale, 1.0)
         unbounded = (self.scale == 0) & (self.gap > 0)
         return np.asarray(np.where(unbounded, np.inf, self.gap / positive))
+
+
+def with_rounding(gap: ArrayLike, scale: ArrayLike) -> Array:
+    """Raise a gap to the rounding error of its scale: a bound below it would claim too much."""
+    return np.maximum(gap, np.finfo(np.float64).eps * np.asarray(scale))
 
 
 def status_of(

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.numeric import cut
-from lockquack.solvers.base import Array, Solution, status_of
+from lockquack.solvers.base import Array, Solution, status_of, with_rounding
 from lockquack.solvers.interior_point import (
     EXTRA,
     FACE_STEPS,
@@ -242,8 +242,7 @@ class _Mixtures:
         log_prior = log_terms(w, alpha)
         # The mixture is at most the best of its row, so no term of its logarithm is positive.
         scale = N - logs + (alpha + np.abs(log_prior)).sum(axis=-1)
-        # The bound is itself computed in float64: a smaller one would claim too much.
-        gap = np.maximum(np.where(np.isnan(gap), np.inf, gap), np.finfo(np.float64).eps * scale)
+        gap = with_rounding(np.where(np.isnan(gap), np.inf, gap), scale)
         return _Model(local, slack, -logs - log_prior.sum(axis=-1), gap, scale)
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockquack.solvers.base import Array, Solution, status_of
+from lockquack.solvers.base import Array, Solution, status_of, with_rounding
 from lockquack.solvers.interior_point import (
     FACE_STEPS,
     Best,
@@ -109,8 +109,7 @@ def nonnegative_qp(
     with np.errstate(all="ignore"):  # what goes wrong in one problem shows up in its gap
         best = follow_path(problem, _start(problem), tol, max_iter)
         _polish(problem, best, tol)
-        # The bound is itself computed in float64: a smaller one would claim too much.
-        gap = np.maximum(best.gap, _EPS * problem.scale(best.w))
+        gap = with_rounding(best.gap, problem.scale(best.w))
         w = best.w * unit
         objective, scale = Quadratic(Q, c, a).objective(w), _scale(Quadratic(Q, c, a), w)
         converged = np.asarray(gap <= tol * scale)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
-from lockquack.solvers.base import Array, Solution
+from lockquack.solvers.base import Array, Solution, with_rounding
 from lockquack.solvers.interior_point import EXTRA, log_terms
 from lockquack.solvers.simplex_qp import simplex_qp
 from lockquack.solvers.simplices_qp import Form, GroupForm, SimplicesQuadratic, simplices_qp
@@ -233,8 +233,7 @@ class _Problem:
         logs = log_terms(w, self.alpha)
         scale = self.scale + float((self.alpha + np.abs(logs)).sum())
         bound = SimplicesQuadratic(form, gradient, self.alpha).gap(w, gradient)
-        # The bound is itself computed in float64: a smaller one would claim too much.
-        gap = max(bound, float(np.finfo(np.float64).eps) * scale)
+        gap = float(with_rounding(bound, scale))
         return _Point(w, float(value) - float(logs.sum()), gradient, form, gap, scale)
 
     def slope(self, point: _Point, d: Array) -> float:

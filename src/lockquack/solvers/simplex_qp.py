@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockquack.numeric import cut
-from lockquack.solvers.base import Array, Solution, status_of
+from lockquack.solvers.base import Array, Solution, status_of, with_rounding
 from lockquack.solvers.interior_point import (
     FACE_STEPS,
     Best,
@@ -158,8 +158,7 @@ def _solve(Q: Array, c: Array, alpha: Array, tol: float, max_iter: int) -> tuple
         objective = Quadratic(Q, c, alpha).objective(best.w)
     converged = best.gap <= tol * best.scale
     status = status_of(converged, best.iterations, max_iter)
-    # The bound is itself computed in float64: a smaller one would claim too much.
-    gap = np.maximum(best.gap, np.finfo(np.float64).eps * best.scale)
+    gap = with_rounding(best.gap, best.scale)
     return best.w, objective, gap * unit, best.scale * unit, converged, best.iterations, status
 
 

@@ -21,7 +21,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 from typing_extensions import override
 
-from lockquack.solvers.base import Array, Solution
+from lockquack.solvers.base import Array, Solution, with_rounding
 from lockquack.solvers.interior_point import (
     EXTRA,
     FACE_STEPS,
@@ -261,9 +261,7 @@ def simplices_qp(
         v, iterations = _follow_path(problem, tol, max_iter)
         v = _polished(problem, v, tol)
     scale = problem.scale(v)
-    # The bound is itself computed in float64: a smaller one would claim too much.
-    gap = max(problem.gap(v), float(np.finfo(np.float64).eps) * scale)
-    objective = problem.objective(v)
+    gap, objective = float(with_rounding(problem.gap(v), scale)), problem.objective(v)
     return Solution.of_one(v, objective, gap, scale, iterations, tol=tol, max_iter=max_iter)
 
 

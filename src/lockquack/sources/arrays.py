@@ -81,7 +81,7 @@ def from_arrays(
         First and second derivatives, both or neither, (chain, draw, obs) or, for vector
         outcomes, (chain, draw, obs, component).
     support
-        Lower and upper end of the outcomes that the model deems possible, if not all reals.
+        Lower and upper end of the outcomes that are possible under the model, if not all reals.
         Its density is taken to vanish there with its derivative, as a log-normal does; of a
         discrete likelihood, the smallest and the largest outcome.
     component_dim

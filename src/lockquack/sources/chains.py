@@ -28,7 +28,7 @@ class ChainSource(Source):
 
     @classmethod
     def of(cls, source: Source, chain: int) -> ChainSource:
-        """Look at one chain of a source."""
+        """Take one chain of a source."""
         return cls(**{**source.common_fields(), "n_chains": 1}, source=source, chain=chain)
 
     @property
@@ -54,7 +54,7 @@ class ChainSource(Source):
 
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
-        """Look for this chain's modes: those of all chains together may be far from them."""
+        """Find this chain's modes: those of all chains together may be far from them."""
         return search_bulks(self, obs, multiples, detailed=detailed)
 
     @override

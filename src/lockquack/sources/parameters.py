@@ -31,7 +31,7 @@ from lockquack.models.source import Subset
 from lockquack.numeric import and_more, as_numeric, cut
 from lockquack.registry import require_known
 
-#: Draws and observations that a linear predictor evaluates at once to look up its range.
+#: Draws and observations at which a linear predictor is evaluated at once to find its range.
 _DRAWS_AT_ONCE, _OBS_AT_ONCE = 64, 4096
 
 LINKS: dict[str, Callable[[Array], Array]] = {
@@ -70,7 +70,7 @@ class Parameter(ABC):
 
 
 class LazyRange(Range):
-    """The range of a parameter, found when it is looked at: a regression's costs a pass.
+    """The range of a parameter, computed when it is needed: a regression's costs a pass.
 
     Conclusions from values outside the domain would mislead, so they are refused.
     """

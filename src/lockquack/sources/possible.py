@@ -1,4 +1,4 @@
-"""Outcomes that a model deems impossible: whether they, or its parameters, are at fault."""
+"""Outcomes that are impossible under a model: whether they, or its parameters, are at fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.numeric import and_more
 
-#: Log densities that are looked at, at most: all draws, or so many evenly spaced ones.
+#: Log densities that are read, at most: all draws, or so many evenly spaced ones.
 _LOOKED_AT = 2**22
 _POSSIBLE_ELSEWHERE = (
     " In the other draws it does. Give the draws of the posterior that has seen these outcomes; if "
