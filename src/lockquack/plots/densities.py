@@ -11,14 +11,13 @@ import numpy as np
 from lockquack.jets import Array
 from lockquack.plots.style import (
     BLACK,
-    GREY,
     SMALL,
     TEXT,
     WIDTH,
     combination_styles,
+    draw_models,
     legend_above,
     literal,
-    model_colours,
     new_axes,
     new_grid,
     remove_frame,
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 #: Most outcomes that are drawn as stems; more of them are drawn as a line.
 _STEMS = 60
-#: Models that are drawn in grey, in a legend.
-_OTHERS = "other models"
 
 
 @dataclass(frozen=True)
@@ -167,20 +164,9 @@ def _grid_for(count: int) -> np.ndarray:
 
 
 def _draw(ax: Axes, panel: DensityPanel, weights: Mapping[str, float] | None) -> dict[str, Artist]:
-    names = list(panel.models)
-    colours = model_colours(names, weights)
     points = panel.discrete and len(panel.y) <= _STEMS
-    handles: dict[str, Artist] = {}
-    others: Artist | None = None
-    # Those without a colour first, so that they lie below the others.
-    for name in sorted(names, key=lambda name: colours[name] != GREY):
-        line = {"ls": "", "marker": "o", "ms": 3.2} if points else {"lw": 1.3}
-        thin = {"lw": 0.8, "ms": 2.2} if colours[name] == GREY else {}
-        (drawn,) = ax.plot(panel.y, panel.models[name], color=colours[name], **(line | thin))
-        if colours[name] == GREY:
-            others = drawn
-        else:
-            handles[name] = drawn
+    marks = {"ls": "", "marker": "o"} if points else {}
+    handles = draw_models(ax, panel.y, panel.models, weights, **marks)
     for k, (name, (colour, ls)) in enumerate(combination_styles(list(panel.combinations)).items()):
         density = panel.combinations[name]
         if points:
@@ -193,11 +179,8 @@ def _draw(ax: Axes, panel: DensityPanel, weights: Mapping[str, float] | None) ->
             if k == 0:
                 ax.fill_between(panel.y, density, color=colour, alpha=0.2, lw=0)
             (handles[name],) = ax.plot(panel.y, density, color=colour, ls=ls, lw=2.2)
-    ordered = {name: handles[name] for name in names if name in handles}
-    ordered |= {_OTHERS: others} if others is not None else {}
-    ordered |= {name: handles[name] for name in panel.combinations}
     if panel.observed is not None:
-        ordered["observed"] = ax.axvline(panel.observed, color=BLACK, lw=1.0, ls=(0, (1, 1.5)))
+        handles["observed"] = ax.axvline(panel.observed, color=BLACK, lw=1.0, ls=(0, (1, 1.5)))
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
     if panel.discrete:
@@ -205,4 +188,4 @@ def _draw(ax: Axes, panel: DensityPanel, weights: Mapping[str, float] | None) ->
     remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
     ax.spines["left"].set_visible(False)
-    return ordered
+    return handles

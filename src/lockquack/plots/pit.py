@@ -16,8 +16,8 @@ from lockquack.plots.style import (
     SMALL,
     TEXT,
     combination_styles,
+    draw_models,
     legend_above,
-    model_colours,
     new_axes,
     remove_frame,
 )
@@ -25,7 +25,6 @@ from lockquack.quadrature.uniformity import ecdf_band
 from lockquack.totals import effective_number
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 
@@ -40,9 +39,7 @@ def plot_pit(
 ) -> Axes:
     """Draw how far the distribution of PIT values is from uniform, with a simultaneous band.
 
-    A line that leaves the band anywhere is not uniform, at the level 1 − ``prob``. Above zero on
-    the left and below it on the right: predictions too narrow. The reverse: too wide. Above zero
-    throughout: outcomes lower than predicted.
+    How to read it: :meth:`Prediction.plot_pit`.
 
     Parameters
     ----------
@@ -77,14 +74,8 @@ def plot_pit(
     lower, upper = np.pad(low - places, 1), np.pad(high - places, 1)
     band = ax.fill_between(at, lower, upper, color=GREY, alpha=0.25, lw=0)
     ax.axhline(0.0, color=BLACK, lw=0.6)
-    handles: dict[str, Artist] = {}
-    colours = model_colours(list(models), weights)
-    for name, colour in sorted(colours.items(), key=lambda item: item[1] == GREY):
-        label = "other models" if colour == GREY else name
-        width = 0.8 if colour == GREY else 1.3
-        (handles[label],) = ax.plot(
-            at, _difference(models[name], places, case_weights), color=colour, lw=width
-        )
+    apart = {name: _difference(pit, places, case_weights) for name, pit in models.items()}
+    handles = draw_models(ax, at, apart, weights)
     for name, (colour, ls) in combination_styles(list(combinations)).items():
         line = _difference(combinations[name], places, case_weights)
         (handles[name],) = ax.plot(at, line, color=colour, ls=ls, lw=2.2)

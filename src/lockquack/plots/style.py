@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lockquack.jets import Array
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -20,6 +22,8 @@ PALE = "#A6CCE3"
 
 #: Colours of the models that are told apart; more of them are grey.
 _MODELS = (BLUE, ORANGE, SKY, PURPLE)
+#: What a legend calls the grey ones.
+_OTHERS = "other models"
 #: Colours and lines of combinations, which are drawn over the models.
 _COMBINATIONS = ((GREEN, "-"), (VERMILION, "--"), (BLACK, ":"), (PURPLE, "-."), (BLUE, "--"))
 #: Sizes of letters, readable in a notebook and in a column of a paper.
@@ -134,6 +138,24 @@ def model_colours(
     heaviest = sorted(names, key=lambda name: -abs((weights or {}).get(name, 0.0)))
     colours = iter(_MODELS)
     return {name: next(colours) if name in heaviest[: len(_MODELS)] else GREY for name in names}
+
+
+def draw_models(
+    axis: Axes,
+    x: Array,
+    lines: Mapping[str, Array],
+    weights: Mapping[str, float] | None,
+    **style: Any,
+) -> dict[str, Artist]:
+    """Draw a thin line for each model, grey ones below the others; return what a legend shows."""
+    colours = model_colours(list(lines), weights)
+    handles: dict[str, Artist] = {}
+    for name in sorted(lines, key=lambda name: colours[name] != GREY):
+        grey = colours[name] == GREY
+        lw, ms = (0.8, 2.2) if grey else (1.3, 3.2)
+        (drawn,) = axis.plot(x, lines[name], color=colours[name], lw=lw, ms=ms, **style)
+        handles[_OTHERS if grey else name] = drawn
+    return {name: handles[name] for name in (*lines, _OTHERS) if name in handles}
 
 
 def combination_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
