@@ -35,12 +35,11 @@ def _run(options: Namespace) -> int:
     from lockquack.parallel.cluster import cluster
 
     require_writable(options, files=[options.output])
-    methods = options.methods and [name.strip() for name in options.methods.split(",")]
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         models = read_models(options)
         table = compare(
             models,
-            methods,
+            options.methods,
             cv=options.cv,
             hyvarinen=hyvarinen(options),
             scores=options.scores,

@@ -143,7 +143,7 @@ def add_seed(parser: argparse._ActionsContainer) -> None:
 
 def add_methods(parser: argparse._ActionsContainer, help: str) -> None:
     """Add which methods are compared, and by how many folds."""
-    parser.add_argument("--methods", metavar="NAME[,NAME...]", help=help)
+    parser.add_argument("--methods", type=names, metavar="NAME[,NAME...]", help=help)
     parser.add_argument(
         "--cv", type=count, default=10, metavar="N", help="folds of cross-validation (default: 10)"
     )
@@ -198,20 +198,19 @@ def choice(kind: str, known: Sequence[str]) -> Callable[[str], str]:
     return read
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Read one or more names, with commas between."""
+    return tuple(part.strip() for part in text.split(","))
+
+
 def count(text: str) -> int:
     """Read a number from 1."""
-    number = _whole(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1; got {number}.")
-    return number
+    return _whole(text, 1)
 
 
 def seed(text: str) -> int:
     """Read a number from 0."""
-    number = _whole(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0; got {number}.")
-    return number
+    return _whole(text, 0)
 
 
 def numbers(text: str) -> float | list[float]:
@@ -234,8 +233,11 @@ def _transform(text: str) -> str:
     return text
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, least: int) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a whole number; got {text!r}.") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}; got {number}.")
+    return number

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from lockquack.cli.commands import Command, near
-from lockquack.cli.options import add_path, add_seed, choice, count
+from lockquack.cli.commands import Command
+from lockquack.cli.options import add_path, add_seed, choice, count, names
 from lockquack.cli.requiring import require
 
 #: Kept apart from their home, so that asking for help imports nothing; a test compares them.
@@ -65,12 +65,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _formats(text: str) -> tuple[str, ...]:
-    chosen = tuple(part.strip() for part in text.split(","))
-    unknown = [part for part in chosen if part not in FORMATS]
-    if unknown:
-        hint = near(unknown[0], FORMATS) or f" Choose from {','.join(FORMATS)}."
-        raise argparse.ArgumentTypeError(f"unknown format {unknown[0]!r}.{hint}")
-    return chosen
+    return tuple(map(choice("format", FORMATS), names(text)))
 
 
 COMMAND = Command(

@@ -50,7 +50,7 @@ def _run(options: Namespace) -> int:
             options.output,
             title=options.title,
             command=options.command_line,
-            methods=_methods(options.methods),
+            methods=() if options.methods == ("none",) else options.methods,
             cv=options.cv,
             thorough=options.thorough,
             progressbar=progressbar(options),
@@ -58,12 +58,6 @@ def _run(options: Namespace) -> int:
         heard.clear()  # the page tells, with what to do about it
         say(f"written: {options.output}", options)
     return DOUBTFUL if is_doubtful(fit) or (options.strict and fit.remarks) else 0
-
-
-def _methods(given: str | None) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    return () if given == "none" else tuple(name.strip() for name in given.split(","))
 
 
 COMMAND = Command(
