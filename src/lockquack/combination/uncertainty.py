@@ -38,9 +38,9 @@ def bootstrap(
         \qquad u^{(b)} \sim n \cdot \text{Dirichlet}(1, \ldots, 1)
 
     The observations are treated as exchangeable. The Monte Carlo error of the models' own draws
-    is not included (see ``mcse``). With case weights the counts are in proportion to these times
-    exponential numbers, and add up to what the case weights do. Weights that
-    the score cannot see are drawn from their prior.
+    is not included (see ``mcse``). With case weights, the counts are proportional to these times
+    exponential random numbers, with the same sum. Weights that the score cannot see are drawn
+    from their prior.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ def sandwich(self: Combination) -> xr.DataArray:
     J is the curvature of the mean score and prior at the solution, I the variance of its
     slopes, both among the weights that are not exactly zero. It holds whether or not a model
     is true. Do not trust it where weights are close to 0 or 1: there the distribution is not
-    normal, and :meth:`bootstrap` is better. Of weights that the score cannot see, and of models
-    that were left out, it is not known (NaN).
+    normal, and :meth:`bootstrap` is better. It is NaN for weights that the score cannot see, and
+    for models that were left out.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def posterior(
     .. math:: p(w \mid y) \propto \text{prior}(w)\, \exp\bigl(\eta \textstyle\sum_i
         \text{score}_i(w)\bigr)
 
-    A score is no log likelihood, so the learning rate η is not 1 by nature. By default it is
+    A score is not a log likelihood, so the learning rate η need not be 1. By default it is
     calibrated, :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)`: the posterior then
     has about the spread of :meth:`sandwich`.
 

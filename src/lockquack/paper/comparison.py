@@ -120,10 +120,9 @@ def line_of(densities: Sequence[Density], n: int, step: float = _STEP) -> Nodes:
 
 def grid_of(densities: Sequence[Density], step: float = _STEP) -> Array:
     """Place points at equal distances, fine enough for the narrowest density, out to all tails."""
-    ends = [density.ends for density in densities]
-    low = min(first - _REACH * spread for first, _, spread in ends)
-    high = max(last + _REACH * spread for _, last, spread in ends)
-    distance = step * min(density.narrowest for density in densities)
+    low = min(each.location.min() - _REACH * each.spread.max() for each in densities)
+    high = max(each.location.max() + _REACH * each.spread.max() for each in densities)
+    distance = step * min(each.spread.min() for each in densities)
     return np.linspace(low, high, int(np.ceil((high - low) / distance)) + 1)
 
 

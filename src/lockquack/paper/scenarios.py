@@ -71,18 +71,13 @@ class Density:
         return self.family.draw(self.parameters, rng, (n,))
 
     @property
-    def ends(self) -> tuple[float, float, float]:
-        """Smallest location, largest location, and largest spread."""
-        location, spread = self.family.location(self.parameters), self._spread
-        return float(location.min()), float(location.max()), float(spread.max())
+    def location(self) -> Array:
+        """Middle of the density, for each set of parameters."""
+        return self.family.location(self.parameters)
 
     @property
-    def narrowest(self) -> float:
-        """Smallest spread."""
-        return float(self._spread.min())
-
-    @property
-    def _spread(self) -> Array:
+    def spread(self) -> Array:
+        """Width of the density, for each set of parameters."""
         return self.family.spread(self.parameters)
 
 

@@ -357,8 +357,8 @@ class Prediction:
     def pit(self, *, random_seed: int | np.random.Generator | None = 0) -> xr.DataArray:
         """Probability integral transform: how much of each prediction lies below its outcome.
 
-        If the predictions are right, it is uniform; :meth:`coverage` tests that. Do not read it
-        in-sample, ``loo=False``: each outcome then had a say in its own prediction, and the values
+        If the predictions are right, it is uniform; :meth:`coverage` tests that. Do not use it
+        in-sample, ``loo=False``: each outcome is then part of its own prediction, and the values
         crowd in the middle.
 
         Parameters
@@ -411,7 +411,7 @@ class Prediction:
             Columns: the share of outcomes inside the intervals of each probability, the mean
             width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
             probability integral transform is uniform [1]_. Shares have a standard error of
-            √(p (1 − p) / n). Vector outcomes are looked at component by component. With case
+            √(p (1 − p) / n). Vector outcomes are compared component by component. With case
             weights, shares and means are weighted, and the test and this standard error are those
             of n = (Σ w)² / Σ w² observations.
 
