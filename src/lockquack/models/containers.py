@@ -42,7 +42,7 @@ _DTYPES = ("float64", "float32")
 
 
 def to_datatree(source: Source, var_name: str | None = None) -> xr.DataTree:
-    """Compute all draws and hold them in a container; see :meth:`Model.to_datatree`."""
+    """Compute all draws and put them into a container; see :meth:`Model.to_datatree`."""
     draws = source.dask_draws() or all_draws(source, slice(0, source.n_obs))
     return _tree(source, draws, var_name)
 
@@ -55,7 +55,7 @@ def to_zarr(
     var_name: str | None = None,
     progressbar: bool | None = None,
 ) -> None:
-    """Write what :func:`to_datatree` holds, without holding it; see :meth:`Model.to_zarr`."""
+    """Write what :func:`to_datatree` returns, a group at a time; see :meth:`Model.to_zarr`."""
     if dtype not in _DTYPES:
         raise ParameterError(f"dtype must be one of {', '.join(_DTYPES)}; got {dtype!r}.")
     draws = source.dask_draws(dtype)
@@ -163,7 +163,7 @@ def boxes(grid: Sequence[int], most: int) -> tuple[list[int], list[slice]]:
 
 
 def _write_frame(source: Source, store: Path, dtype: str, name: str, chunks: Sequence[int]) -> None:
-    """Write everything but the draws, for which there are empty arrays then."""
+    """Write everything but the draws, and empty arrays for these."""
     import zarr
 
     observations = source.observations

@@ -151,7 +151,7 @@ def _remedy(dim: str, mine: Numeric, theirs: Numeric, of: str) -> Text:
 
 
 def from_pandas(given: Any, obs_dim: str, column_dim: str, *, named: bool = True) -> Any:
-    """Make Series and DataFrames labelled arrays; anything else is handed back as it is.
+    """Make Series and DataFrames labelled arrays; return anything else unchanged.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def from_pandas(given: Any, obs_dim: str, column_dim: str, *, named: bool = True
 
 
 def only_counts(index: pd.Index[Any]) -> bool:
-    """Whether an index is the one that pandas makes where nobody gives another: 0 to n − 1.
+    """Whether an index is the one that pandas makes where none is given: 0 to n − 1.
 
     Examples
     --------

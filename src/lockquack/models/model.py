@@ -113,7 +113,7 @@ class Model:
         return self.passes.collapse(kind, derivatives=derivatives, progressbar=progressbar)
 
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
-        """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass.
+        """Pareto-smoothed leave-one-out log densities and k̂; slower than a pass over the draws.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class Model:
         return Model(replace(self.source, observations=self.observations.weighted(weights)))
 
     def to_datatree(self, var_name: str | None = None) -> xr.DataTree:
-        """Hold the model in an ArviZ container, from which :func:`from_datatree` takes it back.
+        """Put the model into an ArviZ container, which :func:`from_datatree` reads.
 
         Log densities and, where there are any, derivatives at every draw and observation are
         computed and stored.

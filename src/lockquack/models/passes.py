@@ -95,7 +95,7 @@ class Passes:
         return replace(collapsed, jet=jet, log_influence=loo.influence)
 
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
-        """Pareto-smoothed leave-one-out log densities and k̂; slow next to a pass."""
+        """Pareto-smoothed leave-one-out log densities and k̂; slower than a pass."""
         if not self._loo:
             stored = self.source.stored_loo()
             if stored is not None:

@@ -24,7 +24,7 @@ _BESIDE = 2000
 
 
 class _UnknownRanges(dict[str, Range]):
-    """Ranges of parameters nobody has looked at: orders that depend on them become NaN."""
+    """Ranges of parameters that are not known: orders that depend on them become NaN."""
 
     def __missing__(self, name: str) -> Range:
         return Range(np.nan, np.nan)
