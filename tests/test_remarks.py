@@ -164,6 +164,12 @@ def _(rng):
     lq.combine(clumps(rng, (-5.0, 5.0)), "linear", "hyvarinen", scores="in-sample")
 
 
+@produces("unseen-groups")
+def _(rng):
+    side = np.where(np.arange(40) < 20, "left", "right")
+    lq.stack(lq.example_models(), by=side, shrinkage=1.0).weights_at(["middle"])
+
+
 @produces("few-observations")
 def _(rng):
     lq.lock(

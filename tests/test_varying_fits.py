@@ -7,11 +7,8 @@ import pytest
 
 import lockquack as lq
 from lockquack.fitting.basis import groups
-from lockquack.fitting.varying import (
-    VaryingLinearLogScore,
-    VaryingLockingHyvarinen,
-    VaryingObjective,
-)
+from lockquack.fitting.varying import VaryingObjective
+from lockquack.fitting.varying_convex import VaryingLinearLogScore, VaryingLockingHyvarinen
 from tests.helpers import lock
 
 GROUP = np.arange(40) % 2

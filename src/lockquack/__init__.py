@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from lockquack.combination.verbs import lock as lock
     from lockquack.combination.verbs import quack as quack
     from lockquack.methods.compare import compare as compare
+    from lockquack.models.covariates import Features as Features
+    from lockquack.models.covariates import Groups as Groups
+    from lockquack.models.covariates import Spline as Spline
     from lockquack.models.model import Model as Model
     from lockquack.operators import Hoelder as Hoelder
     from lockquack.operators import Hybrid as Hybrid
@@ -61,6 +64,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Combination": "combination.combination",
     "Prediction": "prediction.prediction",
+    "Features": "models.covariates",
+    "Groups": "models.covariates",
     "Hoelder": "operators",
     "Hybrid": "operators",
     "Hyvarinen": "rules",
@@ -72,6 +77,7 @@ _HOMES = {
     "PairwiseScore": "rules",
     "RunningLock": "combination.running",
     "Selection": "operators",
+    "Spline": "models.covariates",
     "Superposition": "operators",
     "bma": "combination.mixtures",
     "check": "checks.derivatives",

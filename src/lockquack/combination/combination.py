@@ -13,9 +13,10 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
-from lockquack.combination import averaging, pictures, running, uncertainty
+from lockquack.combination import averaging, pictures, running, uncertainty, varying
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
+from lockquack.combination.varying import read_new
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, Curvature, expand_around
@@ -29,7 +30,7 @@ from lockquack.prediction.prediction import Prediction
 from lockquack.remarks.draws import HardlyAnyDraws
 from lockquack.report import write_report
 from lockquack.report.table import as_html, as_text
-from lockquack.totals import average, error_of_total, total
+from lockquack.totals import error_of_total, total
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
@@ -80,10 +81,7 @@ class Combination(Fitted):
     @property
     def weights(self) -> xr.DataArray:
         """Weights of the models, their shares in the pool; at each observation, if they differ."""
-        weights = self.pool.weights.copy()
-        if weights.ndim == 1:
-            return self._over_models(weights, "weights")
-        return self.observations.label(weights, {"model": list(self.names)}, "weights")
+        return self._over_models(self.pool.weights, "weights")
 
     @property
     def parameters(self) -> xr.Dataset:
@@ -101,7 +99,16 @@ class Combination(Fitted):
 
         NaN for models that were left out, and where observations or draws are too few to tell.
         """
-        return self._over_models(self._weights_se, "weights_se")
+        draws = self._parameter_draws
+        if draws is None:
+            return self._over_models(self._weights_se, "weights_se")
+        weights = np.stack([self.objective.weights(each) for each in draws])
+        return self._over_models(weights.std(axis=0, ddof=1), "weights_se")
+
+    @property
+    def what_varies(self) -> str:
+        """What the weights depend on, and whether the data ask for it, in a sentence."""
+        return varying.what_varies(self)
 
     @property
     def pointwise(self) -> xr.DataArray:
@@ -117,6 +124,7 @@ class Combination(Fitted):
         weights = self.observations.label(self.observations.weights.copy())
         return scores.assign_coords(case_weights=weights)
 
+    weights_at = varying.weights_at
     bootstrap = uncertainty.bootstrap
     sandwich = uncertainty.sandwich
     posterior = uncertainty.posterior
@@ -128,6 +136,7 @@ class Combination(Fitted):
         y: Any = None,
         *,
         loo: bool = False,
+        by: Any = None,
         models: Mapping[str, Any] | None = None,
         progressbar: bool | None = None,
         **data: Any,
@@ -141,6 +150,9 @@ class Combination(Fitted):
         loo
             Leave each observation out of the models that predict it, by Pareto-smoothed
             importance weights. Not for other observations.
+        by
+            Covariates of other observations, where the weights depend on some: given as for
+            :func:`lock`, or by name.
         models
             The same models made for other observations, by name, for sources that cannot be taken
             to new data by themselves; those without weight may be left out.
@@ -175,7 +187,7 @@ class Combination(Fitted):
         >>> fit.predict(x={"slope": [[0.0], [2.0]]}).mean().round(1).values
         array([0., 2.])
         """
-        if y is None and models is None and not data:
+        if y is None and models is None and not data and by is None:
             return self._of_own_observations(loo, progressbar)
         if loo:
             raise ParameterError(
@@ -183,13 +195,15 @@ class Combination(Fitted):
             )
         if models is not None and (y is not None or data):
             raise ParameterError("Give models= of the new observations, or y and data; not both.")
-        pool, keep = self.pool.without_unused()
+        pool, keep = self._pool_elsewhere(by).without_unused()
         own = self._require_models()
         used = {name: own[name] for name, use in zip(self.names, keep, strict=True) if use}
         if models is None:
             moved = move_models(used, y, data, own, self.observations)
         else:
             moved = require_new_models(models, used, self.names)
+        if self.design is not None:
+            read_new(self, by, next(iter(moved.values())).observations)  # must fit together
         return Prediction(
             moved,
             pool,
@@ -259,8 +273,9 @@ class Combination(Fitted):
         -------
         pandas.DataFrame
             Columns: ``weight``, its standard error and the ends of its 90 % interval, by the
-            Bayesian bootstrap; ``score``, the total over observations, each times its case weight
-            where there are any, larger is better, and its
+            Bayesian bootstrap, and, where it depends on covariates, its smallest and largest value
+            (the weight itself is then the average over the observations); ``score``, the total over
+            observations, each times its case weight where there are any, larger is better, and its
             standard error; ``diff``, the score minus the combination's, and its standard error,
             paired over observations; ``mcse``, the part of the score's error that is due to the
             finite number of draws.
@@ -290,6 +305,7 @@ class Combination(Fitted):
                 "weight_se": [np.nan, *self._weights_se],
                 "weight_5%": [np.nan, *self._weights_interval[0]],
                 "weight_95%": [np.nan, *self._weights_interval[1]],
+                **self._weights_range,
                 "score": total(scored, counts),
                 "score_se": se,
                 "diff": total(behind, counts),
@@ -329,6 +345,12 @@ class Combination(Fitted):
     def _repr_html_(self) -> str:
         return as_html(self)
 
+    def _pool_elsewhere(self, by: Any) -> Pool:
+        """Return the pool at other observations."""
+        if self.design is None and by is None:
+            return self.pool
+        return varying.pool_at(self, varying.read_new(self, by))
+
     def _of_own_observations(self, loo: bool, progressbar: bool | None) -> Prediction:
         if loo and self.scores == "held-out":
             raise ParameterError(
@@ -367,8 +389,7 @@ class Combination(Fitted):
     @cached_property
     def _weights(self) -> Array:
         """Weights of the models, averages over the observations where they differ."""
-        weights = self.pool.weights.reshape(len(self.names), -1)
-        return average(weights, self.observations.weights if weights.shape[1] > 1 else None)
+        return self.objective.mean_weights(self.solution.x)
 
     @cached_property
     def _scored(self) -> Array:
@@ -383,14 +404,34 @@ class Combination(Fitted):
     def _replicates(self) -> Array:
         """Bootstrap draws behind the table, (replicate, K); NaN where there are none."""
         K = len(self.names)
-        hardly_any_draws = any(isinstance(remark, HardlyAnyDraws) for remark in self.remarks)
-        if self._has_few_observations or hardly_any_draws or not self.fitter.resamples:
+        if not self._has_errors:
             return np.full((2, K), np.nan)
-        few = K > 50 or not self.fitter.refits_cheaply
-        replicates = _REPLICATES // 4 if few else _REPLICATES
-        draws = self.bootstrap(replicates, random_seed=self.random_seed).values
-        draws[:, self.operator.left_out(K)] = np.nan
-        return draws
+        draws = self._parameter_draws
+        if draws is not None:
+            weights = np.stack([self.objective.mean_weights(each) for each in draws])
+        else:
+            weights = self.bootstrap(self._n_replicates, random_seed=self.random_seed).values
+        weights[:, self.operator.left_out(K)] = np.nan
+        return weights
+
+    @cached_property
+    def _parameter_draws(self) -> Array | None:
+        """Bootstrap draws of the parameters of weights that depend on covariates."""
+        if self.design is None or not self._has_errors:
+            return None
+        rng = np.random.default_rng(self.random_seed)
+        return uncertainty.draw_parameters(self, self._n_replicates, rng)
+
+    @property
+    def _n_replicates(self) -> int:
+        few = len(self.names) > 50 or not self.fitter.refits_cheaply
+        return _REPLICATES // 4 if few else _REPLICATES
+
+    @property
+    def _has_errors(self) -> bool:
+        """Whether observations and draws are enough for standard errors of the weights."""
+        hardly_any_draws = any(isinstance(remark, HardlyAnyDraws) for remark in self.remarks)
+        return self.fitter.resamples and not (self._has_few_observations or hardly_any_draws)
 
     @property
     def _has_few_observations(self) -> bool:
@@ -406,10 +447,21 @@ class Combination(Fitted):
         return np.asarray(np.quantile(self._replicates, [0.05, 0.95], axis=0))
 
     @property
+    def _weights_range(self) -> dict[str, list[float]]:
+        """Smallest and largest weight of each model at any observation, where they differ."""
+        if not self.pool.varies:
+            return {}
+        weights = self.pool.weights
+        ends = {"weight_min": weights.min(axis=1), "weight_max": weights.max(axis=1)}
+        return {name: [np.nan, *each.tolist()] for name, each in ends.items()}
+
+    @property
     def _rows(self) -> list[str]:
         return [f"[{self.label}]", *self.names]
 
     def _over_models(self, values: Array, name: str) -> xr.DataArray:
+        if values.ndim == 2:
+            return self.observations.label(values.copy(), {"model": list(self.names)}, name)
         return xr.DataArray(
             values.copy(), dims=["model"], coords={"model": list(self.names)}, name=name
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.combination.combination import Combination
-from lockquack.combination.verbs import Models, Prior, combine_by
+from lockquack.combination.verbs import Models, Prior, Shrinkage, combine_by
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.methods.fit import log_probabilities
@@ -23,6 +23,8 @@ def stack(
     *,
     prior: Prior | None = None,
     scores: Kind = "loo",
+    by: Any = None,
+    shrinkage: Shrinkage = "auto",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
@@ -45,7 +47,7 @@ def stack(
     prior
         Concentration of the Dirichlet prior on the weights, as for :func:`lock`; flat by
         default, so that weights can be exactly zero.
-    scores, random_seed, progressbar
+    scores, by, shrinkage, random_seed, progressbar
         As for :func:`lock`.
 
     Returns
@@ -72,7 +74,8 @@ def stack(
     Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
     distributions, Bayesian Analysis 13, arXiv:1704.02030.
     """
-    return combine_by(models, METHODS["stack"], prior, scores, random_seed, progressbar)
+    stacking = METHODS["stack"]
+    return combine_by(models, stacking, prior, scores, random_seed, progressbar, by, shrinkage)
 
 
 @own_arithmetic

@@ -62,7 +62,7 @@ def plot_weights(
         if not np.isnan(fit._replicates).any()
     }
     return plot_weights(
-        {name: fit.weights for name, fit in shown.items()},
+        {name: fit._over_models(fit._weights, "weights") for name, fit in shown.items()},
         draws,
         prob=prob,
         remarks=_phases(self) if len(shown) == 1 else None,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Numbers that a group of bootstrap replicates may hold at once.
 _NUMBERS_AT_ONCE = 2**22
+#: Numbers that a result may have at most.
+_MOST_NUMBERS = 2**28
 
 
 def bootstrap(
@@ -54,7 +56,8 @@ def bootstrap(
     Returns
     -------
     xarray.DataArray
-        Weights with dimensions ``draw`` and ``model``.
+        Weights with dimensions ``draw`` and ``model``; at each observation where they depend on
+        covariates. How much these are pulled together is not drawn: it stays as it is.
 
     Examples
     --------
@@ -64,19 +67,15 @@ def bootstrap(
     >>> dict(draws.sizes), draws.std("draw").round(2).values
     ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
     """
-    n = as_count("n", n)
-    K, n_obs = len(self.names), self.observations.n
-    groups = cut(slice(0, n), max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K)))
     first = as_generator(random_seed)
-    # A stream of random numbers per group: where it is drawn does not matter then.
-    streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
-    resampling = Resampling(self.fitter, self.solution.x)
-    parts = []
-    with progress_bar(n, "bootstrap", progressbar) as advance:
-        for part in map_observations(_replicate, (resampling,), groups, streams):
-            parts.append(part)
-            advance(len(part))
-    draws, hidden = np.concatenate(parts), unseen(self.objective, self.solution.x)
+    found = draw_parameters(self, n, first, progressbar)
+    if self.design is not None:
+        _require_room(n, len(self.names) * self.observations.n)
+        weights = np.stack([self.objective.weights(each) for each in found])
+        leading = {"draw": np.arange(n), "model": list(self.names)}
+        return self.observations.label(weights, leading, "weights")
+    draws = np.stack([self.objective.weights(each) for each in found])
+    hidden = unseen(self.objective, self.solution.x)
     if hidden.any():
         draws = with_draws_of_prior(draws, hidden, self.objective.concentration, first)
     return xr.DataArray(
@@ -85,6 +84,24 @@ def bootstrap(
         coords={"draw": np.arange(n), "model": list(self.names)},
         name="weights",
     )
+
+
+def draw_parameters(
+    fit: Combination, n: int, first: np.random.Generator, progressbar: bool | None = None
+) -> Array:
+    """Draw parameters by the Bayesian bootstrap, (draw, P)."""
+    n = as_count("n", n)
+    K, n_obs = len(fit.names), fit.observations.n
+    groups = cut(slice(0, n), max(1, _NUMBERS_AT_ONCE // max(n_obs, K * K)))
+    # A stream of random numbers per group: where it is drawn does not matter then.
+    streams = [first, *(first.spawn(len(groups) - 1) if len(groups) > 1 else ())]
+    resampling = Resampling(fit.fitter, fit.solution.x)
+    parts = []
+    with progress_bar(n, "bootstrap", progressbar) as advance:
+        for part in map_observations(_replicate, (resampling,), groups, streams):
+            parts.append(part)
+            advance(len(part))
+    return np.concatenate(parts)
 
 
 def sandwich(self: Combination) -> xr.DataArray:
@@ -190,14 +207,21 @@ def posterior(
 def _replicate(
     resamplings: Sequence[Resampling], replicates: slice, rng: np.random.Generator
 ) -> Array:
-    """Find the weights of some replicates of the observations, (replicate, K)."""
+    """Find the parameters for some replicates of the observations, (replicate, P)."""
     (again,) = resamplings
     fitter, objective = again.fitter, again.fitter.objective
     counts = bootstrap_counts(
         rng, replicates.stop - replicates.start, objective.n_obs, objective.case_weights
     )
-    found = fitter.refit_many(counts, again.x)
-    return np.stack([objective.weights(each) for each in found])
+    return fitter.refit_many(counts, again.x)
+
+
+def _require_room(n: int, numbers: int) -> None:
+    if n * numbers > _MOST_NUMBERS:
+        raise ParameterError(
+            f"{n} draws of the weights at all observations are {n * numbers:.1e} numbers. Draw "
+            "fewer, or ask for intervals at some values of the covariates: fit.weights_at(by)."
+        )
 
 
 def _require_optimum(fit: Combination) -> None:
@@ -205,4 +229,9 @@ def _require_optimum(fit: Combination) -> None:
         raise UnsupportedError(
             "These weights are not the optimum of a smooth score, around which it could be "
             "expanded. Use fit.bootstrap()."
+        )
+    if fit.design is not None:
+        raise UnsupportedError(
+            "Weights that depend on covariates are shrunk towards common ones, of which this knows "
+            "nothing. Use fit.bootstrap(), or fit.weights_at() for intervals."
         )

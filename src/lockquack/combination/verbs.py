@@ -23,6 +23,7 @@ from lockquack.sources.reading import as_models
 #: Name → model, or what :func:`lockquack.sources.reading.as_model` makes one of.
 Models = Mapping[str, Any]
 Prior = float | Sequence[float] | Mapping[str, float]
+Shrinkage = float | Literal["auto"]
 
 
 @own_arithmetic
@@ -34,6 +35,8 @@ def lock(
     prior: Prior | None = None,
     scores: Kind = "loo",
     scale: ArrayLike | None = None,
+    by: Any = None,
+    shrinkage: Shrinkage = "auto",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
@@ -74,6 +77,14 @@ def lock(
         not used to fit the models.
     scale
         Unit of the outcome, one number or one per component; by default its standard deviation.
+    by
+        Covariates that the weights may depend on, one value for each observation: an array,
+        Series, DataFrame or DataArray (numbers become splines, anything else groups), or
+        :class:`Groups`, :class:`Spline` and :class:`Features`, added with ``+``. The weights are
+        then pulled towards common ones as much as cross-validation has it.
+    shrinkage
+        How much they are pulled together: ``"auto"``, or λ in units of the score; 0 fits every
+        group alone, infinity is one weight for all.
     random_seed
         Seed of the Bayesian bootstrap behind the standard errors of the weights.
     progressbar
@@ -104,7 +115,7 @@ def lock(
     predictions by log-pooling and superposition, arXiv:2305.07334.
     """
     method = _method(Locking(weights), rule, scale)
-    return combine_by(models, method, prior, scores, random_seed, progressbar)
+    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage)
 
 
 @own_arithmetic
@@ -116,6 +127,8 @@ def combine(
     prior: Prior | None = None,
     scores: Kind = "loo",
     scale: ArrayLike | None = None,
+    by: Any = None,
+    shrinkage: Shrinkage = "auto",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
@@ -136,7 +149,7 @@ def combine(
     prior
         As for :func:`lock`; by default 1 for the mixture by the log score, which is then
         :func:`stack`, and 1.01 for all others.
-    scores, scale, random_seed, progressbar
+    scores, scale, by, shrinkage, random_seed, progressbar
         As for :func:`lock`.
 
     Returns
@@ -158,7 +171,7 @@ def combine(
     lockquack.errors.UnknownNameError: Unknown operator 'loking'. Did you mean 'locking'? ...
     """
     method = _method(get_operator(operator), rule, scale)
-    return combine_by(models, method, prior, scores, random_seed, progressbar)
+    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage)
 
 
 @own_arithmetic
@@ -170,6 +183,8 @@ def quack(
     prior: Prior | None = None,
     scores: Kind = "loo",
     scale: ArrayLike | None = None,
+    by: Any = None,
+    shrinkage: Shrinkage = "auto",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
@@ -191,7 +206,7 @@ def quack(
         The score, or None to choose as above.
     phases
         None to fit the phases; or given angles, such as 0 for all.
-    prior, scores, scale, random_seed, progressbar
+    prior, scores, scale, by, shrinkage, random_seed, progressbar
         As for :func:`lock`.
 
     Returns
@@ -222,7 +237,7 @@ def quack(
         rule = "log" if _all_evaluable(models) else "hyvarinen"
         scale = None if rule == "log" else scale  # it belongs to the score that was not chosen
     method = _method(Superposition(phases), rule, scale)
-    return combine_by(models, method, prior, scores, random_seed, progressbar)
+    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage)
 
 
 @own_arithmetic
@@ -266,6 +281,8 @@ def combine_by(
     scores: Kind,
     random_seed: int,
     progressbar: bool | None,
+    by: Any = None,
+    shrinkage: Shrinkage = "auto",
 ) -> Combination:
     """Combine models, of whatever kind, by a method."""
     return Combination._of(
@@ -274,6 +291,8 @@ def combine_by(
             method,
             prior=prior,
             scores=scores,
+            by=by,
+            shrinkage=shrinkage,
             random_seed=random_seed,
             progressbar=progressbar,
         )

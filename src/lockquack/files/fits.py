@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import sparse
 
 from lockquack.errors import LockquackError
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
+from lockquack.fitting.basis import Basis, Term
 from lockquack.fitting.densities import Densities, places_of
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.fitters import fitter_for, varying_fitter_for
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.shrinkage import Choice
+from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array, Jet
 from lockquack.methods.fitted import Fitted
-from lockquack.methods.method import METHODS
+from lockquack.methods.method import METHODS, Varying
+from lockquack.models.design import Design
 from lockquack.models.observations import Observations, as_observations, unknown_outcomes
 from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
@@ -30,7 +36,9 @@ from lockquack.solvers.base import Solution
 _FORMAT = 3
 #: What begins the names of all that is in a file, so that no dimension of the user's is called so.
 _OWN = "lockquack_"
-_PARAMETER, _OBS, _PART = (f"{_OWN}{name}" for name in ("parameter", "observation", "part"))
+_PARAMETER, _OBS, _PART, _SHARE, _ROW = (
+    f"{_OWN}{name}" for name in ("parameter", "observation", "part", "entry", "row")
+)
 
 
 def save_fit(fit: Fitted, path: str | Path) -> None:
@@ -61,9 +69,23 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
             "starts": json.dumps(solution.starts),
             "stationarity": solution.stationarity,
             "remarks": json.dumps([remark.record() for remark in fit.remarks]),
+            "by": json.dumps(_covariates(fit)),
         },
     )
     write(dataset, path)
+
+
+def _covariates(fit: Fitted) -> dict[str, Any] | None:
+    """All that is known of covariates that the weights depend on, but the covariates themselves."""
+    if fit.design is None or not isinstance(fit.fitter, VaryingFitter):
+        return None
+    choice, basis = fit.fitter.choice, fit.fitter.objective.basis
+    return {
+        "design": fit.design.describe(),
+        "terms": [[term.size, term.likeness] for term in basis.terms],
+        "shrinkage": fit.fitter.objective.shrinkage,
+        "choice": None if choice is None else vars(choice),
+    }
 
 
 def _arrays(fit: Fitted) -> dict[str, Any]:
@@ -82,6 +104,11 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
         arrays["curv"] = (("model", _OBS, _PART), densities.jets.curv)
     if fit.observations.weights is not None:
         arrays["case_weights"] = (_OBS, fit.observations.weights)
+    if isinstance(fit.fitter, VaryingFitter):
+        share = fit.fitter.objective.basis.share
+        arrays["share"] = (_SHARE, share.data)
+        arrays["share_function"] = (_SHARE, share.indices)
+        arrays["share_start"] = (_ROW, share.indptr)
     for wish, groups in densities.tables.items():
         nodes, place = join_nodes(groups), f"{_OWN}{wish.name}"
         arrays[f"{wish.name}_logp"] = (("model", place, _OBS), nodes.logp)
@@ -123,6 +150,7 @@ def read_fit(path: str | Path) -> Fitted:
         remarks=tuple(map(read_remark, json.loads(attrs["remarks"]))),
         random_seed=json.loads(str(attrs["random_seed"])),
         models=None,
+        design=_design(attrs),
     )
 
 
@@ -136,6 +164,27 @@ def _observations(
     if "case_weights" not in arrays:
         return observations
     return observations.weighted(arrays["case_weights"].values)
+
+
+def _design(attrs: Mapping[str, Any]) -> Design | None:
+    known = json.loads(attrs.get("by", "null"))
+    return None if known is None else Design.from_description(known["design"])
+
+
+def _varying_fitter(
+    objective: Objective, known: Mapping[str, Any], arrays: Mapping[str, Array], seed: int | None
+) -> Fitter:
+    """Rebuild the objective of weights that depend on covariates."""
+    terms = tuple(Term(size, likeness) for size, likeness in known["terms"])
+    shape = (objective.n_obs, sum(term.size for term in terms))
+    parts = (arrays["share"], arrays["share_function"], arrays["share_start"])
+    basis = Basis(sparse.csr_array(parts, shape=shape), terms)
+    varying = Varying(basis, known["shrinkage"])
+    fitter = varying.pose(objective, varying_fitter_for(objective.operator, objective.rule))
+    choice = known["choice"]
+    if choice is not None:
+        choice = Choice.from_record(choice)
+    return replace(fitter, folds_seed=seed, choice=choice)
 
 
 def _fitter(
@@ -152,10 +201,14 @@ def _fitter(
         if f"{name}_logp" in arrays
     }
     densities = Densities(jets, tables, arrays.get("case_weights"), places_of(names))
+    options = json.loads(attrs["fitter_options"])
+    objective = Objective(operator, rule, densities, arrays["concentration"])
+    known = json.loads(attrs.get("by", "null"))
+    if known is not None:
+        return _varying_fitter(objective, known, arrays, options["folds_seed"])
     method = METHODS.get(attrs["label"])
     kind = (method and method.fitter) or fitter_for(operator, rule)
-    options = json.loads(attrs["fitter_options"])
     return kind(
-        Objective(operator, rule, densities, arrays["concentration"]),
+        objective,
         **{name: np.array(v) if isinstance(v, list) else v for name, v in options.items()},
     )

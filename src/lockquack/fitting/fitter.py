@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
+from lockquack.fitting.densities import Densities
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.solvers.base import Solution
@@ -50,6 +51,14 @@ class Fitter(ABC):
     def refit(self, counts: Array, x: Array) -> Array:
         """Fit again, exactly, for one counting of the observations, (n,) → (P,)."""
         return self.refit_many(counts[None], x)[0]
+
+    def on(self, densities: Densities) -> Self:
+        """Return the same for the models' densities at other places."""
+        return replace(self, objective=replace(self.objective, densities=densities))
+
+    def settled(self) -> Fitter:
+        """Decide what the observations are to decide before the parameters are fitted."""
+        return self
 
     def value(self, x: Array) -> float:
         """Return the objective at x."""

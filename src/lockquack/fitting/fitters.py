@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lockquack.errors import UnsupportedError
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.hybrid_hyvarinen import HybridHyvarinen
@@ -12,6 +13,14 @@ from lockquack.fitting.locking_density import LockingLogScore, LockingPairwise
 from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
 from lockquack.fitting.selection import SelectionFitter
 from lockquack.fitting.smooth import SmoothFitter
+from lockquack.fitting.varying import VaryingFitter
+from lockquack.fitting.varying_convex import (
+    VaryingLinearLogScore,
+    VaryingLockingHyvarinen,
+    VaryingLockingLogScore,
+    VaryingLockingPairwise,
+)
+from lockquack.fitting.varying_smooth import VaryingHybridHyvarinen, VaryingSmoothFitter
 from lockquack.operators import Hybrid, Linear, Locking, Operator, Selection
 from lockquack.rules import RULES, Hyvarinen, LogScore, PairwiseScore, Rule
 
@@ -32,6 +41,31 @@ def fitter_for(operator: Operator, rule: Rule) -> type[Fitter]:
     return found if operator.on_simplex or found is LockingHyvarinen else SmoothFitter
 
 
+#: How weights that depend on covariates are fitted where constant ones are fitted so.
+_VARYING: dict[type[Fitter], type[VaryingFitter]] = {
+    kind.relative: kind
+    for kind in (
+        VaryingHybridHyvarinen,
+        VaryingLinearLogScore,
+        VaryingLockingHyvarinen,
+        VaryingLockingLogScore,
+        VaryingLockingPairwise,
+        VaryingSmoothFitter,
+    )
+}
+
+
+def varying_fitter_for(operator: Operator, rule: Rule) -> type[VaryingFitter]:
+    """Find how to fit weights that depend on covariates."""
+    found = _VARYING.get(fitter_for(operator, rule))
+    if found is None or operator.signed:
+        raise UnsupportedError(
+            f"The weights of {operator!r} cannot depend on covariates. Use another operator, such "
+            "as Linear() or Locking(), with by=."
+        )
+    return found if operator.on_simplex else VaryingSmoothFitter
+
+
 def convex_relative(fitter: Fitter) -> ConvexFitter | None:
     """Return the fitter, or a convex one of the same models and rule; None for formulas.
 
@@ -41,6 +75,8 @@ def convex_relative(fitter: Fitter) -> ConvexFitter | None:
         return fitter
     if not fitter.is_optimum:
         return None
+    if isinstance(fitter, VaryingFitter):
+        return convex_relative(fitter.constant)
     for operator in (Linear(), Locking()):
         kind = fitter_for(operator, fitter.objective.rule)
         if issubclass(kind, ConvexFitter):

@@ -36,7 +36,7 @@ def needs_no_normaliser(objective: Objective) -> bool:
 
 def log_score_bounds(objective: Objective, x: Array) -> tuple[Array, Array]:
     """Bounds on the log score of a pool at each observation, (n,), from densities there alone."""
-    logq = objective.operator.pool_density(objective.jets.logp, x)
+    logq = objective.operator.pool_density(objective.jets.logp, objective.parameters(x))
     least, most = objective.pool(x).log_norm_bounds
     return logq - most, logq - least
 
@@ -79,6 +79,7 @@ def shares(objective: Objective, x: Array) -> Array:
     nothing = np.empty((*logp.shape, 0))
     jets = Jet(logp, nothing, nothing)
     unit = Jet(np.ones((1, objective.n_obs)), nothing[:1], nothing[:1])
+    x = objective.parameters(x)
     parts = [objective.operator.push(jets, x, k, unit).logp for k in range(objective.K)]
     return np.concatenate(parts)
 
@@ -89,7 +90,7 @@ def unseen(objective: Objective, x: Array) -> Mask:
     Those have next to no share in the pool at any of the observations, so that another weight
     would change nothing there, and the prior alone determines it.
     """
-    weights = objective.weights(x)
+    weights = objective.mean_weights(x)
     if not needs_no_normaliser(objective) or objective.K < 2:
         return np.zeros(objective.K, dtype=np.bool_)
     seen = objective.total(np.abs(shares(objective, x))) / objective.n_counted

@@ -16,7 +16,7 @@ from lockquack.operators.pool import Pool
 from lockquack.operators.space import Space
 from lockquack.rules.base import Pooled, Rule
 from lockquack.rules.wishes import Answer, Wish
-from lockquack.totals import total
+from lockquack.totals import average, total
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,22 @@ class Objective:
         densities, concentration = self.densities.of(models), self.concentration[models]
         return Objective(operator, self.rule, densities, concentration), chosen
 
+    def parameters(self, x: Array) -> Array:
+        """Return the operator's parameters, (P,), or those at each observation, (P, n)."""
+        return x
+
     def pool(self, x: Array) -> Pool:
         """Bind the operator to parameters."""
-        return Pool(self.operator, x, self.K)
+        return Pool(self.operator, self.parameters(x), self.K)
 
     def weights(self, x: Array) -> Array:
-        """Share of each model in the pool, (K,)."""
-        return self.operator.weights(x, self.K)
+        """Share of each model in the pool, (K,), or (K, n) where it differs."""
+        return self.operator.weights(self.parameters(x), self.K)
+
+    def mean_weights(self, x: Array) -> Array:
+        """Share of each model in the pool, (K,), on average over the observations."""
+        weights = self.weights(x)
+        return weights if weights.ndim == 1 else average(weights, self.case_weights)
 
     def value(self, x: Array, counts: Array | None = None) -> float:
         """Minus the total score and log prior."""

@@ -45,7 +45,7 @@ class SmoothFitter(Fitter):
     def solutions(self) -> Sequence[Solution]:
         twin, chosen = self._ordered
         found = twin._search()
-        return [replace(each, x=_put_back(each.x, chosen)) for each in found]
+        return [replace(each, x=put_back(each.x, chosen)) for each in found]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
@@ -54,12 +54,12 @@ class SmoothFitter(Fitter):
         how far to go at first, and what the slopes do on the way corrects them.
         """
         twin, chosen = self._ordered
-        return _put_back(twin._refit_many(counts, x[chosen]), chosen)
+        return put_back(twin._refit_many(counts, x[chosen]), chosen)
 
     def refit(self, counts: Array, x: Array) -> Array:
         """Fit again, from the solution for equal counts, for one counting of the observations."""
         twin, chosen = self._ordered
-        return _put_back(twin._refit(counts, x[chosen]), chosen)
+        return put_back(twin._refit(counts, x[chosen]), chosen)
 
     @cached_property
     def _ordered(self) -> tuple[SmoothFitter, Places]:
@@ -70,7 +70,9 @@ class SmoothFitter(Fitter):
     def _search(self) -> Sequence[Solution]:
         """Find local optima, the best first."""
         count = int(np.clip(2 * self.objective.space.size, _FEWEST, _MOST))
-        starts = self.objective.space.starts(count)
+        return self._search_from(self.objective.space.starts(count))
+
+    def _search_from(self, starts: Array) -> Sequence[Solution]:
         scale = self._scale(starts[0])
         found = multistart(self._finite, starts, scale=scale)
         return [self._at(self._without_small(each, scale), each) for each in (found, *found.rivals)]
@@ -183,7 +185,7 @@ def order_of_models(objective: Objective) -> Places:
     return np.lexsort([np.array(places), *reversed(totals)])
 
 
-def _put_back(x: Array, chosen: Places) -> Array:
+def put_back(x: Array, chosen: Places) -> Array:
     """Put parameters, along the last axis, where they were taken from."""
     whole = np.empty_like(x)
     whole[..., chosen] = x

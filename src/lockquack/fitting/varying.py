@@ -11,27 +11,22 @@ the same at all observations.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.fitting.basis import Basis
-from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.linear_log_score import LinearLogScore
-from lockquack.fitting.locking_density import LockingDensity
-from lockquack.fitting.locking_hyvarinen import LockingHyvarinen, triangles
 from lockquack.fitting.objective import Objective
-from lockquack.fitting.smooth import SmoothFitter
+from lockquack.fitting.shrinkage import CONSTANT, FEWEST, Choice, choose, deal_folds, shrinkages
 from lockquack.jets import Array
-from lockquack.operators.pool import Pool
 from lockquack.operators.space import Space
 from lockquack.solvers.base import Solution
-from lockquack.solvers.simplex_newton import simplices_newton
-from lockquack.solvers.simplices_qp import Form, simplices_qp
 
 
 @dataclass(frozen=True)
@@ -66,24 +61,42 @@ class VaryingObjective(Objective):
     def at(self, chosen: NDArray[np.intp]) -> VaryingObjective:
         return replace(self, densities=self.densities.at(chosen), basis=self.basis.at(chosen))
 
+    @override
+    def of(self, models: NDArray[np.intp]) -> tuple[VaryingObjective, NDArray[np.intp]]:
+        objective, chosen = self.constant.of(models)
+        first, rest = chosen[chosen < self.width], chosen[chosen >= self.width]
+        places = [b * self.width + first for b in range(self.basis.size)]
+        behind = (self.basis.size - 1) * self.width + rest
+        known = {each.name: getattr(objective, each.name) for each in fields(Objective)}
+        return replace(self, **known), np.concatenate([*places, behind])
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether weights that are the same everywhere are all that is allowed."""
+        return bool(np.isinf(self.shrinkage))
+
+    def everywhere(self, x: Array) -> Array:
+        """Return parameters with the same weights, (..., P), as those of all functions."""
+        first, rest = x[..., : self.width], x[..., self.width :]
+        return np.concatenate([first] * self.basis.size + [rest], axis=-1)
+
+    def common(self, x: Array) -> Array:
+        """Return the parameters of one observation that has an average of all functions."""
+        size = self.basis.size * self.width
+        return np.concatenate([self.functions(x).mean(axis=0), x[size:]])
+
     def functions(self, x: Array) -> Array:
         """Weights of the functions, (B, width)."""
         size = self.basis.size * self.width
         return x[:size].reshape(self.basis.size, self.width)
 
-    def parameters(self, x: Array) -> Array:
-        """Return the operator's parameters at each observation, (P, n)."""
+    @override
+    def parameters(self, x: Array, basis: Basis | None = None) -> Array:
+        """Return the operator's parameters at each observation, (P, n), or at others."""
+        basis = self.basis if basis is None else basis
         rest = x[self.basis.size * self.width :]
-        same = np.broadcast_to(rest[:, None], (rest.size, self.n_obs))
-        return np.concatenate([self.basis.spread(self.functions(x)), same])
-
-    @override
-    def pool(self, x: Array) -> Pool:
-        return Pool(self.operator, self.parameters(x), self.K)
-
-    @override
-    def weights(self, x: Array) -> Array:
-        return self.operator.weights(self.parameters(x), self.K)
+        same = np.broadcast_to(rest[:, None], (rest.size, basis.share.shape[0]))
+        return np.concatenate([basis.spread(self.functions(x)), same])
 
     @override
     def scores(self, x: Array) -> Array:
@@ -91,6 +104,8 @@ class VaryingObjective(Objective):
 
     @override
     def value(self, x: Array, counts: Array | None = None) -> float:
+        if self.is_constant:
+            return self.constant.value(self.common(x), counts)
         return super().value(x, counts) + self.penalty(x)
 
     def penalty(self, x: Array) -> float:
@@ -123,126 +138,116 @@ class VaryingObjective(Objective):
 
 @dataclass(frozen=True)
 class VaryingFitter(Fitter):
-    """A way to weights that depend on covariates."""
+    """A way to weights that depend on covariates.
+
+    Where λ is infinite they do not, and the problem is that of constant weights.
+    """
 
     objective: VaryingObjective
+    #: Seed of the folds by which λ is chosen; None: it is given.
+    folds_seed: int | None = None
+    #: How λ was chosen, once it is.
+    choice: Choice | None = None
 
-    def with_shrinkage(self, shrinkage: float) -> VaryingFitter:
-        """Return the same with another λ."""
-        return replace(self, objective=replace(self.objective, shrinkage=shrinkage))
-
-
-class VaryingConvexFitter(VaryingFitter):
-    """A problem that is convex in the weights of the functions."""
-
-    kind = "convex, certified"
+    wants = ("folds_seed",)
     refits_cheaply = False
-    #: How constant weights are fitted, which knows the slopes and Hessians of each score.
-    relative: type[ConvexFitter]
+    #: How constant weights are fitted.
+    relative: ClassVar[type[Fitter]]
 
     @cached_property
-    def constant(self) -> ConvexFitter:
+    def constant(self) -> Fitter:
         """The fitter of constant weights."""
         return self.relative(self.objective.constant)
 
+    def with_shrinkage(self, shrinkage: float) -> Self:
+        """Return the same with another λ."""
+        return replace(self, objective=replace(self.objective, shrinkage=shrinkage))
+
+    @override
+    def settled(self) -> Self:
+        if self.folds_seed is None or self.choice is not None:
+            return self
+        choice = self.choose(self.objective.counts)
+        return replace(self.with_shrinkage(choice.shrinkage), choice=choice)
+
+    def choose(self, counts: Array) -> Choice:
+        """Choose λ by cross-validation of the weights, observations counting as often as that."""
+        rng = np.random.default_rng(self.folds_seed)
+        chosen = np.flatnonzero(counts > 0)
+        if chosen.size < FEWEST:
+            return CONSTANT
+        if chosen.size > self.most_for_choice:
+            chosen = np.sort(rng.choice(chosen, self.most_for_choice, replace=False))
+        some = replace(self, objective=self.objective.at(chosen))
+        counts = counts[chosen]
+        constant = some.constant.refit(counts, some.constant.solve().x)
+        grid = shrinkages(some.stiffness(counts, constant))
+        folds = deal_folds(rng, chosen.size)
+        scores = some.held_out_scores(grid, folds, counts, self.objective.everywhere(constant))
+        return choose(grid, scores, counts)
+
+    #: Observations that λ is chosen by at most: it does not depend on how many there are.
+    most_for_choice: ClassVar[int] = 20_000
+
+    def stiffness(self, counts: Array, constant: Array) -> float:
+        """Curvature of the score in the weights of a function, on average over all functions."""
+        objective = self.objective.constant
+        width = self.objective.width
+        slopes = objective.expand(constant)[1][:width] / np.maximum(constant[:width], 0.05)[:, None]
+        squares = np.square(slopes - slopes.mean(axis=0)).sum(axis=0)
+        return float(squares @ counts) / (2.0 * max(width - 1, 1) * self.objective.basis.size)
+
+    def held_out_scores(
+        self, grid: Array, folds: Sequence[NDArray[np.intp]], counts: Array, start: Array
+    ) -> Array:
+        """Score each fold by weights fitted to the others, (λ, n)."""
+        scores = np.empty((grid.size, self.objective.n_obs))
+        fitters = [self.with_shrinkage(each) for each in grid]
+        for fold in folds:
+            held_out, within = self.objective.at(fold), counts.copy()
+            within[fold] = 0.0
+            x = start
+            for row in reversed(range(grid.size)):  # from constant weights on
+                x = fitters[row].again(within, x)
+                scores[row, fold] = held_out.scores(x)
+        return scores
+
     @override
     def solve(self) -> Solution:
-        return self.solve_for(self.objective.counts)
+        return self.solutions()[0]
+
+    @override
+    def solutions(self) -> Sequence[Solution]:
+        if not self.objective.is_constant:
+            return self.varying_solutions()
+        found = self.constant.solutions()
+        return [replace(each, x=self.objective.everywhere(each.x)) for each in found]
+
+    @abstractmethod
+    def varying_solutions(self) -> Sequence[Solution]:
+        """Return every local optimum for a finite λ, the best first."""
 
     @override
     def refit(self, counts: Array, x: Array) -> Array:
-        return self.solve_for(counts, x).x
+        """Fit again for one counting of the observations; λ is chosen again, if it was chosen."""
+        if self.folds_seed is None:
+            return self.again(counts, x)
+        return self.with_shrinkage(self.choose(counts).shrinkage).again(counts, x)
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        return np.stack([self.refit(each, x) for each in counts])
+        """Fit again for many countings of the observations, with the same λ."""
+        if self.objective.is_constant:
+            found = self.constant.refit_many(counts, self.objective.common(x))
+            return self.objective.everywhere(found)
+        return np.stack([self.varying_again(each, x) for each in counts])
+
+    def again(self, counts: Array, x: Array) -> Array:
+        """Fit again for one counting of the observations, with the same λ."""
+        if not self.objective.is_constant:
+            return self.varying_again(counts, x)
+        return self.objective.everywhere(self.constant.refit(counts, self.objective.common(x)))
 
     @abstractmethod
-    def expansions(self, weights: Array) -> tuple[Array, Array]:
-        """Expand minus each score in the weights, (K, n).
-
-        Slopes, (K, n), and the upper triangles of half the Hessians, (K (K + 1) / 2, n).
-        """
-
-    def solve_for(self, counts: Array, start: Array | None = None) -> Solution:
-        """Fit to observations that count as often as that."""
-        objective, K = self.objective, self.objective.K
-        basis, shrinkage = objective.basis, objective.shrinkage
-
-        def expand(v: Array) -> tuple[float, Array, Form]:
-            weights = basis.spread(v)
-            scores = objective.constant.scores(weights)
-            slopes, bends = self.expansions(weights)
-            form = basis.form(lambda obs: bends[:, obs] * counts[obs], K, shrinkage)
-            value = -float(scores @ counts) + shrinkage * basis.roughness(v)
-            gradient = basis.gather(slopes, counts) + 2 * shrinkage * (basis.penalty @ v)
-            return value, gradient, form
-
-        alpha = np.broadcast_to(objective.concentration - 1.0, (basis.size, K))
-        equal = np.full((basis.size, K), 1.0 / K)
-        v = equal if start is None else 0.9 * objective.functions(start) + 0.1 * equal
-        scores = objective.constant.scores(basis.spread(equal))
-        scale = float(np.abs(scores - np.median(scores)) @ counts + counts.sum())
-        found = simplices_newton(expand, v, alpha, scale=scale)
-        return replace(found, x=found.x.ravel())
-
-
-class VaryingLockingHyvarinen(VaryingConvexFitter):
-    """Locking by the Hyvärinen score: a quadratic programme in the weights of the functions."""
-
-    kind = "quadratic programme, certified"
-    relative = LockingHyvarinen
-
-    @override
-    def expansions(self, weights: Array) -> tuple[Array, Array]:
-        jets = self.objective.jets
-        along = np.einsum("kn,knj->nj", weights, jets.grad)
-        slopes = 2 * (np.einsum("knj,nj->kn", jets.grad, along) + jets.curv.sum(axis=2))
-        return slopes, triangles(jets.grad)
-
-    @override
-    def solve_for(self, counts: Array, start: Array | None = None) -> Solution:
-        return self.solve_quadratic(*self.quadratic(counts))
-
-    def quadratic(self, counts: Array) -> tuple[Array, Array]:
-        """Sum the products of gradients, by pairs of functions, and the curvatures, (B, K)."""
-        jets, basis = self.objective.jets, self.objective.basis
-        sums = basis.sums(lambda obs: triangles(jets.grad[:, obs]) * counts[obs])
-        return sums, basis.gather(jets.curv.sum(axis=2), counts)
-
-    def solve_quadratic(self, sums: Array, c: Array) -> Solution:
-        """Solve the programme of such sums."""
-        objective = self.objective
-        alpha = np.broadcast_to(objective.concentration - 1.0, c.shape)
-        form = objective.basis.assembled(sums, objective.K, objective.shrinkage)
-        found = simplices_qp(form, c, alpha)
-        return replace(found, x=found.x.ravel())
-
-
-class VaryingLinearLogScore(VaryingConvexFitter):
-    """Stacking: concave in the weights of the functions."""
-
-    kind = "concave, certified"
-    relative = LinearLogScore
-
-    @override
-    def expansions(self, weights: Array) -> tuple[Array, Array]:
-        logp = self.objective.jets.logp
-        ratios = np.exp(logp - self.objective.operator.pool_density(logp, weights))
-        return -ratios, triangles(ratios[:, :, None]) / 2
-
-
-class VaryingLockingDensity(VaryingConvexFitter):
-    """Locking by a rule whose scores are concave in the log density."""
-
-    relative: type[LockingDensity]
-
-    @override
-    def expansions(self, weights: Array) -> tuple[Array, Array]:
-        slopes, hessians = self.constant.expansions(weights)  # type: ignore[attr-defined]
-        row, column = np.triu_indices(self.objective.K)
-        return slopes, hessians[row, column] / 2
-
-
-class VaryingSmoothFitter(VaryingFitter, SmoothFitter):
-    """Any operator by any rule, from the constant solution and a few other starts."""
+    def varying_again(self, counts: Array, x: Array) -> Array:
+        """Fit again with a finite λ."""

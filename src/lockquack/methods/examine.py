@@ -198,7 +198,7 @@ def examine_weights(
     relative = convex_relative(fitter)
     if relative is None or not fitter.objective.operator.on_simplex:
         return []
-    weights, size = fitter.objective.weights(solution.x), float(solution.scale)
+    weights, size = fitter.objective.mean_weights(solution.x), float(solution.scale)
     # What too few draws hide is remarked on elsewhere; it does not make models alike.
     noisy = _noisy(mcse, scored, fitter.objective.case_weights)
     noise = np.where(noisy | np.isnan(mcse), 0.0, mcse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,11 @@ from lockquack.jets import Array
 from lockquack.methods.examine import examine
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import gather, unit_of
-from lockquack.methods.method import Method
+from lockquack.methods.method import Method, Varying
 from lockquack.methods.solving import solve
+from lockquack.models.design import Design, read_by
 from lockquack.models.model import Model, already_said, sources_of
-from lockquack.models.observations import agreed
+from lockquack.models.observations import Observations, agreed
 from lockquack.numeric import as_numeric
 from lockquack.remarks import warn
 
@@ -31,6 +32,8 @@ def fit(
     *,
     prior: Any = None,
     scores: Kind = "loo",
+    by: Any = None,
+    shrinkage: float | Literal["auto"] = "auto",
     random_seed: int = 0,
     progressbar: bool | None = None,
     quiet: bool = False,
@@ -45,9 +48,10 @@ def fit(
     names = tuple(models)
     concentration = read_concentration(method.concentration if prior is None else prior, names)
     method = replace(method, rule=suited_rule(method.rule, sources_of(models))).for_models(names)
+    observations = agreed(model.observations for model in models.values())
+    design, method = vary(method, by, shrinkage, observations, random_seed)
     gathered = gather(models, method.operator, method.rule, scores, progressbar)
     solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
-    observations = agreed(model.observations for model in models.values())
     unit = unit_of(method.rule, observations)
     mcse = np.array([method.rule.mcse(each, unit) for each in gathered.collapsed])
     found = Fitted(
@@ -61,11 +65,41 @@ def fit(
         remarks=(),
         random_seed=int(random_seed),
         models=dict(models),
+        design=design,
     )
     remarks += [*solved.remarks, *examine(found, solved.gathered)]
     if not quiet:
         warn(*remarks, already_said=already_said(models))
     return replace(found, remarks=tuple(remarks))
+
+
+def vary(
+    method: Method,
+    by: Any,
+    shrinkage: float | Literal["auto"],
+    observations: Observations,
+    random_seed: int,
+) -> tuple[Design | None, Method]:
+    """Let the weights of a method depend on covariates of the observations, if there are any."""
+    if by is None:
+        if shrinkage != "auto":
+            raise ParameterError("shrinkage is for weights that depend on covariates; give by=.")
+        return None, method
+    design, basis = read_by(by, observations)
+    varied = method.varied(Varying(basis, read_shrinkage(shrinkage), random_seed), design.names)
+    _ = varied.kind  # refused before any work is done
+    return design, varied
+
+
+def read_shrinkage(shrinkage: Any) -> float | None:
+    """Read λ; None where it is to be chosen."""
+    if isinstance(shrinkage, str) and shrinkage == "auto":
+        return None
+    if not isinstance(shrinkage, int | float | np.number) or not shrinkage >= 0:
+        raise ParameterError(
+            f"shrinkage must be 'auto' or a number from 0 to infinity; got {shrinkage!r}."
+        )
+    return float(shrinkage)
 
 
 def require_seed(random_seed: Any) -> None:

@@ -9,6 +9,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
+from lockquack.models.design import Design
 from lockquack.models.model import Model
 from lockquack.models.observations import Observations
 from lockquack.operators import Operator
@@ -32,6 +33,8 @@ class Fitted:
     remarks: tuple[Remark, ...]
     random_seed: int
     models: Mapping[str, Model] | None
+    #: The covariates that the weights depend on, if they do.
+    design: Design | None = None
 
     def __post_init__(self) -> None:
         jets = self.objective.jets

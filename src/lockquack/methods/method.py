@@ -6,12 +6,16 @@ the tables of the documentation read it. To add a method, add it to the list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
+
+from lockquack.errors import UnsupportedError
+from lockquack.fitting.basis import Basis
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.fitters import fitter_for, varying_fitter_for
 from lockquack.fitting.formulas import (
     ChoiceByMarginalLikelihood,
     EqualWeights,
@@ -20,10 +24,33 @@ from lockquack.fitting.formulas import (
     PseudoBMAPlus,
 )
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.varying import VaryingFitter, VaryingObjective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Operator, Selection, Superposition
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
+
+#: How much there is to weights that depend on covariates.
+_VARYING = 4
+
+
+@dataclass(frozen=True)
+class Varying:
+    """How weights depend on covariates."""
+
+    basis: Basis
+    #: λ; None: chosen by cross-validation.
+    shrinkage: float | None = None
+    #: Of the folds.
+    random_seed: int = 0
+
+    def pose(self, objective: Objective, kind: type[VaryingFitter]) -> VaryingFitter:
+        """Set up what is to be minimised, and how."""
+        known = {each.name: getattr(objective, each.name) for each in fields(Objective)}
+        seed, shrinkage = None, self.shrinkage
+        if shrinkage is None:
+            seed, shrinkage = self.random_seed, np.inf
+        return kind(VaryingObjective(**known, basis=self.basis, shrinkage=shrinkage), seed)
 
 
 @dataclass(frozen=True)
@@ -45,6 +72,8 @@ class Method:
     complexity: int = 4
     #: Whether another method is better wherever pools can be normalised.
     is_makeshift: bool = False
+    #: How the weights depend on covariates; None: they do not.
+    varying: Varying | None = None
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -53,7 +82,13 @@ class Method:
     @property
     def kind(self) -> type[Fitter]:
         """How the weights are found."""
-        return self.fitter or fitter_for(self.operator, self.rule)
+        if self.varying is None:
+            return self.fitter or fitter_for(self.operator, self.rule)
+        if self.fitter is not None:
+            raise UnsupportedError(
+                f"Weights by {self.label} cannot depend on covariates; use another method with by=."
+            )
+        return varying_fitter_for(self.operator, self.rule)
 
     def for_models(self, names: tuple[str, ...]) -> Method:
         """Return the method with its operator made for these models and its rule."""
@@ -65,7 +100,14 @@ class Method:
     def pose(self, gathered: Gathered, concentration: Array) -> Fitter:
         """Set up what is to be minimised, and how."""
         objective = Objective(self.operator, self.rule, gathered.densities, concentration)
+        if self.varying is not None:
+            return self.varying.pose(objective, varying_fitter_for(self.operator, self.rule))
         return self.kind(objective, **dict(self.options))
+
+    def varied(self, varying: Varying, names: Sequence[str]) -> Method:
+        """Return the method with weights that depend on covariates of these names."""
+        label = f"{self.label} ~ {' + '.join(names)}"
+        return replace(self, varying=varying, label=label, complexity=_VARYING)
 
 
 def _formula(

@@ -82,7 +82,7 @@ def _resolve(
     loo: bool,
 ) -> Solved:
     """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
-    fitter = method.pose(gathered, concentration)
+    fitter = method.pose(gathered, concentration).settled()
     solution = fitter.solve()
     for _ in range(_REFINEMENTS if gathered.node_groups else 0):
         pool = fitter.objective.pool(solution.x)
@@ -90,7 +90,7 @@ def _resolve(
         if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
             break
         gathered = gathered.with_nodes(node_groups)
-        fitter = method.pose(gathered, concentration)
+        fitter = fitter.on(gathered.densities)
         solution = fitter.solve()
     return Solved(fitter, solution, gathered)
 
@@ -109,7 +109,7 @@ def _solve_believably(
     """
     trials = _Trials(names, method.rule.label, log_norms)
     while True:
-        fitter = method.pose(gathered, concentration)
+        fitter = method.pose(gathered, concentration).settled()
         objective, found = fitter.objective, fitter.solutions()
         out = trials.hidden(objective, found[0])
         if not out.size:
@@ -144,7 +144,7 @@ class _Trials:
     def hidden(self, objective: Objective, solution: Solution) -> Places:
         """Return the models that the score does not see, where they cost the others much."""
         hidden = unseen(objective, solution.x)
-        cost = cost_of(hidden, objective.weights(solution.x), objective.n_counted)
+        cost = cost_of(hidden, objective.mean_weights(solution.x), objective.n_counted)
         out = np.flatnonzero(hidden if cost > SMALL else ())
         self.unseen += tuple(out.tolist())
         return out
@@ -214,7 +214,7 @@ class _LogNorms:
         if not self.can:
             return None
         pool = objective.pool(x)
-        logq = objective.operator.pool_density(objective.jets.logp, x)
+        logq = objective.operator.pool_density(objective.jets.logp, objective.parameters(x))
         alone = objective.jets.logp[best_alone(objective)]
         rows, norms = self._log_norms(pool)
         if not np.isfinite(norms).all():
@@ -232,7 +232,7 @@ class _LogNorms:
         """Observations and the logs of the normalisers there."""
         groups = refine_nodes(self._groups, self.models, pool, loo=self.loo)
         rows = np.concatenate([np.arange(part.obs.start, part.obs.stop) for part in groups])
-        return rows, np.concatenate([part.log_norm(pool)[0] for part in groups])
+        return rows, np.concatenate([part.log_norm(pool.at(part.obs))[0] for part in groups])
 
     @cached_property
     def _groups(self) -> list[NodeGroup]:

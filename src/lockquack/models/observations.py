@@ -225,6 +225,35 @@ def as_observations(y: Any, component_dim: Hashable | None = None) -> Observatio
     return observations
 
 
+def row_values(
+    what: str, given: Any, observations: Observations | None
+) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Read something of any kind that is known of each observation, in their order.
+
+    Labels, where there are any, must be those of the observations. Missing entries of masked
+    arrays are None. Without observations, the values are taken as they come.
+    """
+    if observations is None or len(observations.dims) == 1:
+        dim = OBS_DIM if observations is None else observations.dims[0]
+        is_column = isinstance(given, pd.DataFrame) and given.shape[1] == 1
+        table = given.iloc[:, 0] if is_column else given
+        given = from_pandas(table, dim, "", named=False) if isinstance(table, pd.Series) else given
+    if isinstance(given, xr.DataArray) and observations is not None:
+        given = string_dims(given)
+        require_same_labels(what, labels_of(given), observations.index)
+        if set(given.dims) == set(observations.dims):
+            given = given.transpose(*observations.dims).values.reshape(-1)
+    try:
+        values = np.array(given, dtype=object)
+    except Exception as reason:  # whatever the classes of other libraries raise
+        raise ParameterError(
+            f"{what} must be an array of one value for each observation; got {given!r}."
+        ) from reason
+    if isinstance(given, np.ma.MaskedArray):
+        values[np.ma.getmaskarray(given)] = None
+    return values
+
+
 def as_support(given: Any) -> tuple[float, float]:
     """Read the two ends of the outcomes that are possible, the lower first."""
     ends = as_numeric("support", given, SupportError)

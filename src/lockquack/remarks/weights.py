@@ -90,6 +90,30 @@ class FewObservations(Remark):
 
 
 @dataclass(frozen=True)
+class UnseenGroups(Remark):
+    """Groups of which no observation had a part in the weights."""
+
+    code = "unseen-groups"
+    category = IdentifiabilityWarning
+    title = "Groups that were not seen"
+    meaning = (
+        "The weights depend on a covariate, and these groups were not among the observations. They "
+        "have the mean of the weights of all groups that were."
+    )
+    remedy = "Look for misspelt labels. Where the groups are new, nothing needs to be done."
+    example = ("county", ("Lake", "Cook"))
+
+    covariate: str
+    groups: tuple[str, ...]
+
+    def _message(self) -> str:
+        return (
+            f"The observations had no {self.covariate} called {listed(self.groups)}; the mean of "
+            "the weights of all groups is taken there."
+        )
+
+
+@dataclass(frozen=True)
 class ModesApart(Remark):
     """A mixture of models that do not overlap, by a score that hardly sees their proportions."""
 

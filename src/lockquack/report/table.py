@@ -97,7 +97,9 @@ def score_name(fit: Combination) -> str:
 def solution_lines(fit: Combination) -> list[str]:
     """Write the parameters besides the weights, if there are any, and the certificate."""
     shown = other_parameters(fit)
-    return [*([_on_a_line(shown), ""] if shown else []), fit.fitter.certificate(fit.solution)]
+    varies = [] if fit.design is None else [fit.what_varies]
+    parameters = [_on_a_line(shown), ""] if shown else []
+    return [*varies, *parameters, fit.fitter.certificate(fit.solution)]
 
 
 def note(remark: Remark) -> str:

@@ -253,7 +253,7 @@ class State:
     z: Array
     lam: Array  # (B, 1)
 
-    def take(self, keep: Mask) -> State:
+    def take(self, keep: Mask | Index) -> State:
         """Keep some problems of the batch."""
         return State(self.w[keep], self.z[keep], self.lam[keep])
 

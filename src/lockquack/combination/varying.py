@@ -1,0 +1,144 @@
+"""Methods of a combination whose weights depend on covariates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import xarray as xr
+
+from lockquack.errors import ParameterError, ShapeError, UnsupportedError
+from lockquack.fitting.basis import Basis
+from lockquack.fitting.varying import VaryingFitter
+from lockquack.jets import Array
+from lockquack.models.design import Design, Places
+from lockquack.models.observations import Observations
+from lockquack.numeric import as_probability
+from lockquack.operators.pool import Pool
+from lockquack.remarks import warn
+from lockquack.remarks.weights import UnseenGroups
+
+if TYPE_CHECKING:
+    from lockquack.combination.combination import Combination
+
+
+def weights_at(self: Combination, by: Any = None, *, prob: float = 0.9) -> xr.Dataset:
+    """Weights at values of the covariates, with intervals from the Bayesian bootstrap.
+
+    The intervals are those of the weights for a given shrinkage: how much it should be is not
+    part of the uncertainty.
+
+    Parameters
+    ----------
+    by
+        Covariates of other observations, given as for :func:`lock`, or by name: a DataFrame or a
+        dict. Without, all groups, and a grid over the range of each number; where there are
+        several covariates, the others are then held at the average of their functions.
+    prob
+        Probability of the intervals.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``weight``, ``weight_se``, ``low`` and ``high``, over ``model`` and the covariate, or over
+        ``row`` where there are several covariates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> side = lq.Groups(np.where(np.arange(40) < 20, "left", "right"), name="side")
+    >>> fit = lq.stack(lq.example_models(), by=side, shrinkage=5.0)
+    >>> found = fit.weights_at()
+    >>> dict(found.sizes), found["side"].values.tolist()
+    ({'model': 2, 'side': 2}, ['left', 'right'])
+    >>> fit.weights_at(["right"])["weight"].shape
+    (2, 1)
+    """
+    share = as_probability("prob", prob)
+    design = require_design(self)
+    places = design.everywhere() if by is None else design.places(by)
+    if by is not None:
+        _tell_of_unseen(design, by)
+    weights = pool_at(self, places.basis).weights
+    known = {"weight": weights, **_spread(self, places.basis, share)}
+    return _labelled(known, places, self.names).assign_attrs(prob=share)
+
+
+def require_design(fit: Combination) -> Design:
+    """Return the covariates of a fit that has some."""
+    if fit.design is None:
+        raise UnsupportedError(
+            "The weights of this combination do not depend on covariates; fit them with by=."
+        )
+    return fit.design
+
+
+def pool_at(fit: Combination, basis: Basis) -> Pool:
+    """Return the pool at other observations, where the functions of covariates are known."""
+    objective = cast(VaryingFitter, fit.fitter).objective
+    return Pool(fit.operator, objective.parameters(fit.solution.x, basis), objective.K)
+
+
+def read_new(fit: Combination, by: Any, observations: Observations | None = None) -> Basis:
+    """Read covariates of new observations."""
+    design = require_design(fit)
+    if by is None:
+        raise ParameterError(
+            f"The weights depend on {design.says}: say what that is of the new observations, by=."
+        )
+    basis = design.basis(design.read(by, observations))
+    if observations is not None and basis.share.shape[0] != observations.n:
+        raise ShapeError(
+            f"by is of {basis.share.shape[0]} observations, the new data are of {observations.n}."
+        )
+    _tell_of_unseen(design, by)
+    return basis
+
+
+def what_varies(fit: Combination) -> str:
+    """Say what the weights depend on, and whether the data ask for it."""
+    design, fitter = require_design(fit), cast(VaryingFitter, fit.fitter)
+    constant, choice = fitter.objective.is_constant, fitter.choice
+    says = f"Weights by {design.says}"
+    if choice is None:
+        return f"{says}: shrinkage {fitter.objective.shrinkage:.4g}, as given."
+    if not choice.n_obs:
+        return f"{says}: too few observations to tell, so they are the same everywhere."
+    if constant:
+        gain, se = choice.best
+        return (
+            f"{says}: the data do not ask for it. Cross-validation chose constant weights; the "
+            f"best others are worth {gain:+.1f} ± {se:.1f} (total score)."
+        )
+    return (
+        f"{says}: shrinkage {choice.shrinkage:.3g}, chosen by cross-validation, where it is worth "
+        f"{choice.gain:+.1f} ± {choice.gain_se:.1f} (total score) over constant weights."
+    )
+
+
+def _tell_of_unseen(design: Design, by: Any) -> None:
+    found = design.unseen(by)
+    warn(*(UnseenGroups(name, labels) for name, labels in found.items()))
+
+
+def _spread(fit: Combination, basis: Basis, prob: float) -> dict[str, Array]:
+    """Find standard errors and ends of intervals of the weights."""
+    draws = fit._parameter_draws
+    shape = (len(fit.names), basis.share.shape[0])
+    if draws is None:
+        return {name: np.full(shape, np.nan) for name in ("weight_se", "low", "high")}
+    objective = cast(VaryingFitter, fit.fitter).objective
+    each = [fit.operator.weights(objective.parameters(x, basis), objective.K) for x in draws]
+    weights = np.stack(each)
+    low, high = np.quantile(weights, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
+    return {"weight_se": weights.std(axis=0, ddof=1), "low": low, "high": high}
+
+
+def _labelled(values: dict[str, Array], places: Places, names: tuple[str, ...]) -> xr.Dataset:
+    dim = f"{places.dim}_" if places.dim == "model" else places.dim
+    coords = {dim if name == places.dim else name: each for name, each in places.coords.items()}
+    return xr.Dataset(
+        {name: (("model", dim), each) for name, each in values.items()},
+        coords={"model": list(names), **{name: (dim, each) for name, each in coords.items()}},
+    )

@@ -1,0 +1,94 @@
+r"""How much weights that depend on covariates are pulled together, by cross-validation.
+
+The weights, not the models, are fitted to all folds of the observations but one and scored on that
+one, for every λ of a grid that ends with constant weights, :math:`\lambda = \infty`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.jets import Array
+from lockquack.totals import error_of_total, total
+
+#: λ that are tried, in units of the score's curvature; none and infinite shrinkage beside them.
+_FACTORS = 4.0 ** np.arange(-3, 5)
+_FOLDS = 10
+#: Standard errors by which weights that vary must score better than constant ones.
+_ERRORS = 1.0
+#: Observations from which there is a choice; of fewer, weights are constant.
+FEWEST = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What every λ of a grid came to, compared with constant weights."""
+
+    shrinkage: float
+    grid: tuple[float, ...]  # ascending; the last is infinite
+    gains: tuple[float, ...]  # held-out total score minus that of constant weights
+    errors: tuple[float, ...]  # standard errors of these
+    n_obs: int
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Choice:
+        """Make it again from its fields as JSON holds them."""
+        lists = {name: tuple(record[name]) for name in ("grid", "gains", "errors")}
+        return cls(record["shrinkage"], **lists, n_obs=record["n_obs"])
+
+    @property
+    def gain(self) -> float:
+        """Held-out total score minus that of constant weights, for the chosen λ."""
+        return self.gains[self.grid.index(self.shrinkage)]
+
+    @property
+    def best(self) -> tuple[float, float]:
+        """Largest gain of weights that are not constant, and its standard error."""
+        return max(zip(self.gains[:-1], self.errors[:-1], strict=True), default=(0.0, 0.0))
+
+    @property
+    def gain_se(self) -> float:
+        """Standard error of the gain."""
+        return self.errors[self.grid.index(self.shrinkage)]
+
+
+#: No choice.
+CONSTANT = Choice(np.inf, (np.inf,), (0.0,), (0.0,), 0)
+
+
+def shrinkages(stiffness: float) -> Array:
+    """Return the grid for scores of a given curvature in the weights of a function."""
+    return np.concatenate([[0.0], stiffness * _FACTORS, [np.inf]])
+
+
+def deal_folds(rng: np.random.Generator, n: int) -> Sequence[NDArray[np.intp]]:
+    """Divide n observations into folds."""
+    return [np.sort(part) for part in np.array_split(rng.permutation(n), min(_FOLDS, n))]
+
+
+def choose(grid: Array, scores: Array, counts: Array) -> Choice:
+    """Choose the λ of the largest held-out score, (λ, n).
+
+    Weights stay constant where that gains less than a standard error: then the best of several λ
+    is more likely noise. (Where the truth is constant, taking the largest gain, however small,
+    found weights that vary in half of simulated data sets, and lost half a nat on average; this
+    does in one of thirty, and loses nothing that 50 data sets could show.)
+    """
+    with np.errstate(invalid="ignore"):
+        apart = np.where(scores == scores[-1], 0.0, scores - scores[-1])  # minus infinity too
+    gains, errors = total(apart, counts), error_of_total(apart, counts)
+    best = int(np.argmax(gains))
+    if not gains[best] > _ERRORS * errors[best]:
+        best = grid.size - 1
+    return Choice(
+        float(grid[best]),
+        tuple(grid.tolist()),
+        tuple(gains.tolist()),
+        tuple(errors.tolist()),
+        scores.shape[1],
+    )

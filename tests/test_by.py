@@ -1,0 +1,326 @@
+"""Weights that depend on covariates: limits, labels, an independent solver, all that follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import clarabel
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import sparse
+from scipy.interpolate import BSpline
+
+import lockquack as lq
+from lockquack.errors import (
+    IdentifiabilityWarning,
+    ObservationMismatchError,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+)
+from tests.helpers import lock
+
+N = 60
+SIDE = np.where(np.arange(N) % 3 == 0, "left", "right")
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(3).uniform(-2, 2, size=N)
+
+
+@pytest.fixture(scope="module")
+def models(x):
+    """Of these, the first is right on the left and the second on the right."""
+    rng = np.random.default_rng(4)
+    y = np.where(x < 0, -1.0, 1.0) + rng.normal(size=N)
+    noise = 0.05 * rng.normal(size=(4, 50))
+    return {
+        "down": lq.from_family("normal", y=y, mu=noise - 1.0, sigma=1.0),
+        "up": lq.from_family("normal", y=y, mu=noise + 1.0, sigma=1.0),
+        "wide": lq.from_family("student_t", y=y, nu=5.0, mu=noise, sigma=1.5),
+    }
+
+
+@pytest.fixture(scope="module")
+def counts(x):
+    rng = np.random.default_rng(5)
+    y = rng.poisson(np.where(x < 0, 2.0, 6.0))
+    rate = 0.1 * rng.random((4, 50))
+    return {
+        "low": lq.from_family("poisson", y=y, mu=2.0 + rate),
+        "high": lq.from_family("poisson", y=y, mu=6.0 + rate),
+    }
+
+
+CONVEX = {
+    "lock": lambda m, **how: lock(m, prior=1.0, **how),
+    "stack": lq.stack,
+    "lock by log": lambda m, **how: lq.lock(m, rule="log", prior=1.0, **how),
+}
+
+
+@pytest.mark.parametrize("name", CONVEX)
+def test_infinite_shrinkage_is_the_constant_fit(models, x, name):
+    constant = CONVEX[name](models).weights.values
+    for by in (x, SIDE):
+        found = CONVEX[name](models, by=by, shrinkage=np.inf)
+        np.testing.assert_allclose(
+            found.weights.values, constant[:, None] + np.zeros(N), atol=1e-12
+        )
+        assert found.solution.converged
+    near, nearer = (
+        CONVEX[name](models, by=SIDE, shrinkage=each).weights.values for each in (1e6, 1e7)
+    )
+    limit = (10 * nearer - near) / 9  # the distance is in proportion to 1 / λ
+    np.testing.assert_allclose(limit, constant[:, None] + np.zeros(N), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", CONVEX)
+def test_without_shrinkage_every_group_is_alone(models, name):
+    found = CONVEX[name](models, by=SIDE, shrinkage=0.0)
+    constant = CONVEX[name](models)
+    for side in ("left", "right"):
+        alone = constant.fitter.refit((side == SIDE).astype(float), constant.solution.x)
+        at = found.weights.values[:, side == SIDE]
+        np.testing.assert_allclose(at, alone[:, None] + np.zeros(at.shape), atol=1e-8)
+
+
+@pytest.mark.parametrize("by", [np.full(N, 3.5), ["all"] * N, lq.Features(np.ones((N, 1)))])
+@pytest.mark.parametrize("name", CONVEX)
+def test_one_function_is_the_constant_fit(models, name, by):
+    found = CONVEX[name](models, by=by, shrinkage=1.0).weights.values
+    constant = CONVEX[name](models).weights.values
+    np.testing.assert_allclose(found, constant[:, None] + np.zeros(N), atol=1e-8)
+
+
+def test_counts_by_the_pairwise_score(counts):
+    rule = lq.PairwiseScore()
+    found = lq.lock(counts, rule=rule, by=SIDE, shrinkage=0.0, prior=1.0)
+    constant = lq.lock(counts, rule=rule, prior=1.0)
+    alone = constant.fitter.refit((SIDE == "left").astype(float), constant.solution.x)
+    np.testing.assert_allclose(found.weights_at(["left"])["weight"].values[:, 0], alone, atol=1e-8)
+
+
+def test_an_independent_solver_agrees(rng):
+    """Twenty splines and ten models, locked by the Hyvärinen score."""
+    n, K, B, shrinkage = 300, 10, 20, 2.0
+    x, y = rng.uniform(size=n), rng.normal(size=n)
+    mu, sigma = rng.normal(size=(K, n)), rng.uniform(0.8, 2.0, size=K)
+    models = {
+        f"m{k}": lq.from_family("normal", y=y, mu=mu[k][None, None], sigma=sigma[k])
+        for k in range(K)
+    }
+    fit = lock(models, by=lq.Spline(x, df=B, name="x"), shrinkage=shrinkage, prior=1.0, scale=1.0)
+    (term,) = fit.design.terms
+    share = BSpline.design_matrix(x, np.array(term.knots), term.degree).toarray()
+    grad = -(y - mu) / sigma[:, None] ** 2
+    Q = np.einsum("ia,ib,ji,ki->ajbk", share, share, grad, grad, optimize=True)
+    steps = np.diff(np.eye(B), axis=0)
+    Q = Q.reshape(B * K, B * K) + shrinkage * np.kron(steps.T @ steps, np.eye(K))
+    c = np.einsum("ia,k->ak", share, -1 / sigma**2)
+    expected = share @ by_clarabel(Q, c)
+    np.testing.assert_allclose(fit.weights.values.T, expected, atol=1e-7)
+    assert (fit.weights.values == 0).any()
+
+
+def by_clarabel(Q, c):
+    B, K = c.shape
+    sums = np.kron(np.eye(B), np.ones((1, K)))
+    A = sparse.csc_matrix(np.vstack([sums, -np.eye(B * K)]))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-13
+    cones = [clarabel.ZeroConeT(B), clarabel.NonnegativeConeT(B * K)]
+    b = np.concatenate([np.ones(B), np.zeros(B * K)])
+    P = sparse.csc_matrix(np.triu(2 * Q))
+    found = clarabel.DefaultSolver(P, 2 * c.ravel(), A, b, cones, settings).solve()
+    return np.array(found.x).reshape(B, K)
+
+
+def test_cross_validation_finds_what_there_is_and_no_more(models, x):
+    fit = lq.stack(models, by=pd.Series(x, name="x"))
+    assert fit.label == "stack ~ x"
+    at = fit.weights_at([-2.0, 2.0])["weight"]
+    assert at.sel(model="down").values[0] > 0.8
+    assert at.sel(model="up").values[1] > 0.8
+    assert "over constant weights" in repr(fit)
+    nothing = np.random.default_rng(1).permutation(x)
+    assert "do not ask for it" in repr(lq.stack(models, by=nothing))
+
+
+def test_case_weights_count_like_repetitions(models, x):
+    twice = np.repeat(np.arange(N), np.arange(N) % 3)
+    y = next(iter(models.values())).observations.values[:, 0]
+    noise = 0.05 * np.random.default_rng(8).normal(size=(4, 50))
+    once, repeated = (
+        {
+            "a": lq.from_family("normal", y=outcomes, mu=noise - 1.0, sigma=1.0),
+            "b": lq.from_family("normal", y=outcomes, mu=noise + 1.0, sigma=1.0),
+        }
+        for outcomes in (y, y[twice])
+    )
+    weighted = {name: model.with_weights(np.arange(N) % 3) for name, model in once.items()}
+    by = lq.Spline(x)
+    # Knots are quantiles of the different numbers, so they are the same.
+    found = lq.stack(weighted, by=by, shrinkage=2.0)
+    expected = lq.stack(repeated, by=x[twice], shrinkage=2.0)
+    places = [-1.0, 0.0, 1.5]
+    np.testing.assert_allclose(
+        found.weights_at(places)["weight"], expected.weights_at(places)["weight"], atol=1e-7
+    )
+
+
+def test_labels_decide(models, x):
+    y = pd.Series(next(iter(models.values())).observations.values[:, 0])
+    y.index = pd.Index([f"p{i}" for i in range(N)], name="person")
+    noise = 0.05 * np.random.default_rng(8).normal(size=(4, 50))
+    named = {
+        "a": lq.from_family("normal", y=y, mu=noise - 1.0, sigma=1.0),
+        "b": lq.from_family("normal", y=y, mu=noise + 1.0, sigma=1.0),
+    }
+    by = pd.Series(x, index=y.index, name="x")
+    fit = lq.stack(named, by=by, shrinkage=1.0)
+    assert fit.weights.dims == ("model", "person")
+    for given in (by.to_frame(), xr.DataArray(by), by.to_numpy(), {"x": by}):
+        same = lq.stack(named, by=given, shrinkage=1.0)
+        np.testing.assert_array_equal(same.weights, fit.weights)
+    with pytest.raises(ObservationMismatchError, match="another order"):
+        lq.stack(named, by=by.iloc[::-1])
+    with pytest.raises(ShapeError, match="one value for each of 60 observations"):
+        lq.stack(named, by=x[:-1])
+
+
+def test_kinds_of_covariates(models, x):
+    table = pd.DataFrame({"x": x, "side": SIDE, "flag": x > 1, "code": pd.Categorical(SIDE)})
+    fit = lq.stack(models, by=table, shrinkage=1.0)
+    kinds = [term.kind for term in fit.design.terms]
+    assert kinds == ["spline", "groups", "groups", "groups"]
+    parts = lq.Spline(x, name="x") + lq.Groups(SIDE, name="side")
+    two = lq.stack(models, by=parts, shrinkage=1.0)
+    again = lq.stack(models, by=table[["x", "side"]], shrinkage=1.0)
+    np.testing.assert_array_equal(two.weights, again.weights)
+    found = two.weights_at(pd.DataFrame({"side": ["left"], "x": [0.3]}))
+    np.testing.assert_allclose(
+        found["weight"], two.weights_at(lq.Spline([0.3]) + lq.Groups(["left"]))["weight"]
+    )
+    assert set(two.weights_at()["covariate"].values) == {"x", "side"}
+
+
+def test_missing_and_unseen(models, x):
+    side = SIDE.astype(object)
+    side[:7] = None
+    fit = lq.stack(models, by=side, shrinkage=0.5)
+    assert fit.weights_at()["covariate"].values.tolist() == ["left", "right", "missing"]
+    with pytest.warns(IdentifiabilityWarning, match="'middle'"):
+        unseen = fit.weights_at(["middle"])["weight"].values[:, 0]
+    np.testing.assert_allclose(unseen, fit.weights_at()["weight"].values.mean(axis=1), atol=1e-12)
+    holes = x.copy()
+    holes[:7] = np.nan
+    smooth = lq.stack(models, by=holes, shrinkage=0.5)
+    functions = smooth.fitter.objective.functions(smooth.solution.x)
+    np.testing.assert_allclose(smooth.weights.values[:, 0], functions.mean(axis=0), atol=1e-12)
+    far = smooth.weights_at([-9.0, np.nanmin(holes)])["weight"].values
+    np.testing.assert_allclose(far[:, 0], far[:, 1], atol=1e-12)
+
+
+NOT_CONVEX = [
+    lq.Superposition(),
+    lq.Hoelder(),
+    lq.Hybrid(),
+    lq.Locking("nonnegative"),
+    lq.Nested(lq.Locking(), [(lq.Linear(), ["down", "up"]), "wide"]),
+]
+
+
+@pytest.mark.parametrize("operator", NOT_CONVEX, ids=repr)
+def test_other_operators(models, operator):
+    rule = lq.Hyvarinen() if operator == lq.Locking("nonnegative") else lq.LogScore()
+    constant = lq.combine(models, operator, rule, prior=1.01)
+    same = lq.combine(models, operator, rule, by=SIDE, shrinkage=np.inf, prior=1.01)
+    expected = constant.weights.values[:, None] + np.zeros(N)
+    np.testing.assert_allclose(same.weights.values, expected, atol=1e-8)
+    fit = lq.combine(models, operator, rule, by=SIDE, shrinkage=0.1, prior=1.01)
+    assert fit.solution.converged
+    assert fit.pointwise.values[0].sum() > constant.pointwise.values[0].sum()
+    assert set(fit.parameters) == set(constant.parameters)
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")  # of the constant fit
+@pytest.mark.parametrize("rule", [lq.LogScore(), lq.Hyvarinen()], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("operator", [lq.Locking(), lq.Linear(), *NOT_CONVEX], ids=repr)
+def test_slopes_are_those_of_finite_differences(models, x, operator, rule):
+    by = lq.Spline(x, df=3) + lq.Groups(SIDE)
+    objective = lq.combine(models, operator, rule, by=by, shrinkage=np.inf).objective
+    over = replace(objective, shrinkage=2.0)
+    z = over.space.starts(1)[0] + 0.3 * np.random.default_rng(1).normal(size=over.space.size)
+    value, slopes = over.expand_free(z)
+    assert value == pytest.approx(over.value(over.space.natural(z)))
+    steps = 1e-5 * np.eye(z.size)
+    differences = [
+        (over.expand_free(z + step)[0] - over.expand_free(z - step)[0]) / 2e-5 for step in steps
+    ]
+    np.testing.assert_allclose(slopes, differences, rtol=1e-5, atol=1e-5)
+
+
+def test_everything_after_the_weights(models, x, tmp_path):
+    fit = lq.lock(models, by=pd.Series(x, name="x"), shrinkage=1.0, random_seed=1)
+    assert fit.weights.shape == fit.weights_se.shape == (3, N)
+    assert fit.bootstrap(7, random_seed=1).dims == ("draw", "model", "obs_id")
+    table = fit.to_dataframe()
+    np.testing.assert_allclose(table["weight"].iloc[1:], fit.weights.mean("obs_id"))
+    assert (table["weight_min"] <= table["weight"])[1:].all()
+    fit.save(tmp_path / "fit.nc")
+    again = lq.load(tmp_path / "fit.nc")
+    np.testing.assert_array_equal(again.weights, fit.weights)
+    xr.testing.assert_allclose(again.weights_at(), fit.weights_at())
+    assert repr(again) == repr(fit)
+    assert fit.pit(loo=True).sizes == {"obs_id": N}
+    assert fit.sample(5, random_seed=1)["posterior_predictive/y"].sizes["obs_id"] == N
+    for refused in (fit.sandwich, fit.posterior):
+        with pytest.raises(UnsupportedError, match="bootstrap"):
+            refused()
+
+
+def test_predictions_at_new_covariates(x):
+    rng = np.random.default_rng(6)
+    X = x[:, None]
+    y = np.where(x < 0, -1.0, 1.0) + 0.5 * rng.normal(size=N)
+    slope = 1.0 + 0.05 * rng.normal(size=(2, 50, 1))
+    models = {
+        "line": lq.from_family("normal", y=y, mu=lq.linear_predictor(X, slope), sigma=1.0),
+        "steep": lq.from_family("normal", y=y, mu=lq.linear_predictor(X, 2 * slope), sigma=1.0),
+    }
+    fit = lq.stack(models, by=pd.Series(x, name="x"), shrinkage=0.5)
+    new = np.array([[-1.5], [0.0], [1.5]])
+    there = fit.predict(x=new, by=new[:, 0])
+    weights = fit.weights_at(new[:, 0])["weight"].values
+    expected = weights[0] * slope.mean() * new[:, 0] + weights[1] * 2 * slope.mean() * new[:, 0]
+    np.testing.assert_allclose(there.mean(), expected, atol=1e-6)
+    with pytest.raises(ParameterError, match="by="):
+        fit.predict(x=new)
+    with pytest.raises(ShapeError, match="each of 3 observations"):
+        fit.predict(x=new, by=new[:2, 0])
+    with pytest.raises(UnsupportedError, match="by="):
+        lq.stack(models).predict(x=new, by=new[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "says"),
+    [
+        ({"by": "county"}, ParameterError, "give the values"),
+        ({"shrinkage": 1.0}, ParameterError, "give by="),
+        ({"by": SIDE, "shrinkage": -1.0}, ParameterError, "from 0"),
+        ({"by": pd.date_range("2020-01-01", periods=N)}, ParameterError, "dates"),
+        ({"by": lq.Spline(SIDE)}, ParameterError, "lq.Groups"),
+        ({"by": lq.Features(np.ones((N, 2)))}, ParameterError, "sum to one"),
+        ({"by": np.full(N, np.inf)}, lq.errors.NonFiniteError, "infinite"),
+    ],
+)
+def test_what_is_refused(models, how, error, says):
+    with pytest.raises(error, match=says):
+        lq.stack(models, **how)
+    with pytest.raises(UnsupportedError, match="cannot depend on covariates"):
+        lq.combine(models, lq.Selection(), lq.LogScore(), by=SIDE)
