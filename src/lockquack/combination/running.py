@@ -50,7 +50,7 @@ class RunningLock(Summed):
     The score of a log-linear pool is linear in :math:`G_i G_i'` and :math:`C_i`, the products of
     the models' gradients and their curvatures at an observation. Their sums are all that is held:
     it does not grow with the observations, new ones are added exactly, and parts of the data that
-    were looked at in different places are added with ``+``. It never changes: :meth:`update`
+    were summed in different places are added with ``+``. It never changes: :meth:`update`
     returns another.
 
     What is known of single observations only (:attr:`Combination.pointwise`, ``influence``,
@@ -63,7 +63,7 @@ class RunningLock(Summed):
     names
         The models' names.
     rule
-        The Hyvärinen score, with the coordinates that it looks at.
+        The Hyvärinen score, in the coordinates that it takes.
     scores
         Which predictions are scored: leave-one-out, in-sample, or held-out.
     sums
@@ -349,7 +349,7 @@ def running_lock(
 
     The weights are those of :func:`lock`. Use it for observations that come in parts, or that are
     so many that 16 bytes for each and every model do not fit into memory: groups of observations
-    are looked at one after the other, on threads or by the workers of a dask cluster, and only
+    are read one after the other, on threads or by the workers of a dask cluster, and only
     K × K sums come back.
 
     Standard errors and intervals of the weights are those of the Bayesian bootstrap in the limit
@@ -420,16 +420,12 @@ def update(
     forget: float = 0.0,
     progressbar: bool | None = None,
 ) -> RunningLock:
-    """Add observations to a lock by the Hyvärinen score, without a look at the old ones.
+    """Add observations to a lock by the Hyvärinen score, without reading the old ones again.
 
     Parameters
     ----------
-    models
-        The same models, by name, at other observations; fitted again or not.
-    forget
-        Share of what is known so far that is forgotten first.
-    progressbar
-        Whether to show progress; by default in a terminal only.
+    models, forget, progressbar
+        As for :meth:`RunningLock.update`.
 
     Returns
     -------
