@@ -482,8 +482,8 @@ CONTINUOUS_BUT = {
     "uniform": (lambda a, s, y: pm.Uniform("y", a - 2, 5, observed=y), SmoothnessError, "jumps"),
     "truncated": (
         lambda a, s, y: pm.Truncated("y", pm.StudentT.dist(nu=4, mu=a, sigma=s), 0, observed=y),
-        SmoothnessError,
-        "cut off",
+        EdgeError,
+        "at 0",
     ),
     "Laplace": (lambda a, s, y: pm.Laplace("y", a, s, observed=y), SmoothnessError, "kink"),
     "custom": (

@@ -13,6 +13,7 @@ with warnings.catch_warnings():
     pm = pytest.importorskip("pymc")
 
 import lockquack as lq
+from lockquack.errors import NonFiniteError, ParameterError, ShapeError, UnknownNameError
 from tests.ppl.corpus import pymc_own as own
 from tests.ppl.helpers import not_compiled
 
@@ -87,3 +88,29 @@ def test_several_outcomes_at_another_number_of_rows():
     counts = values.values[..., 0]
     assert (counts == np.round(counts)).all()
     assert (counts >= 0).all()
+
+
+def test_what_is_wrong_with_new_data_is_said_by_name():
+    groups = np.arange(N) % 2
+    models = {}
+    for name in ("one line", "lines"):
+        with pm.Model() as model:
+            x = pm.Data("x", X)
+            level = pm.Normal("level", shape=2)[pm.Data("group", groups)] if name == "lines" else 0
+            pm.Normal("y", level + pm.Normal("slope") * x, 1.0, observed=Y)
+        draws = own.prior_draws(model, {})
+        models[name] = lq.from_pymc(model, own.posterior(model, draws))
+    fit = lq.equal(models, scores="in-sample")
+    known = {"x": NEW, "group": np.array([0, 1, 1])}
+    assert fit.predict(**known).mean().shape == (M,)
+    for changed, kind, said in (
+        ({"group": np.array([0, 2, 1])}, ParameterError, "'lines'.*'group' has the value 2"),
+        ({"group": np.array([0.0, 0.5, 1.0])}, ParameterError, "'lines'.*the value 0.5.*whole"),
+        ({"x": np.array([0.0, np.nan, 1.0])}, NonFiniteError, "'x' is NaN in row 1"),
+        ({"groups": groups[:M]}, UnknownNameError, "'lines'.*mean 'group'.*Known: group, x"),
+        ({"group": groups[:2]}, ParameterError, "2 or 3 by the data"),
+    ):
+        with pytest.raises(kind, match=said):
+            fit.predict(**{**known, **changed})
+    with pytest.raises(ShapeError, match="'lines'.*container 'group' was not given"):
+        fit.predict(x=NEW)

@@ -101,8 +101,8 @@ def _one_number(sizes: Mapping[str, set[int]], own: Mapping[str, Mapping[str, An
 def _own(models: Mapping[str, Model], data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what data has for each model: all that it has by that name.
 
-    Dicts by the models' names have something for each of these. What no model has goes to all:
-    they say best what they have instead.
+    Dicts by the models' names have something for each of these. What no model has goes to those
+    that have the like, or to all: they say best what they have instead.
     """
     known = {name: model.source.data_names() for name, model in models.items()}
     result: dict[str, dict[str, Any]] = {name: {} for name in models}
@@ -112,9 +112,16 @@ def _own(models: Mapping[str, Model], data: Mapping[str, Any]) -> dict[str, dict
                 result[name][key] = given[name]
             continue
         having = [name for name, keys in known.items() if keys is None or key in keys]
-        for name in having or models:
+        for name in having or _with_similar(known, key) or models:
             result[name][key] = given
     return result
+
+
+def _with_similar(known: Mapping[str, frozenset[str] | None], key: str) -> list[str]:
+    """Return the models that have data whose name is nearest to one that none has."""
+    names = set().union(*(keys or () for keys in known.values()))
+    near = get_close_matches(key, sorted(names), n=1)
+    return [name for name, keys in known.items() if near and keys and near[0] in keys]
 
 
 def _suggest_name(data: Mapping[str, Any], names: tuple[str, ...]) -> str:

@@ -58,7 +58,7 @@ from lockquack.models.observations import Observations
 from lockquack.numeric import cut
 from lockquack.parallel.mapping import map_observations
 from lockquack.transforms import Change
-from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD
+from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD, STACKING
 
 #: Some of the observations: consecutive ones, or by position.
 Subset = slice | NDArray[np.intp]
@@ -345,6 +345,13 @@ class Source(ABC):
 
     def require_derivatives(self) -> None:
         """Raise an error that says what to do, where there are no derivatives."""
+        if self.likelihood.discrete:
+            raise UnsupportedError(
+                f"{self.likelihood.description} is discrete: it has no derivatives in the outcome. "
+                "Its log densities are enough for ",
+                STACKING,
+                ".",
+            )
         if not self.can.differentiate:
             raise UnsupportedError(
                 f"{self.likelihood.description} has log densities only, without derivatives in "

@@ -66,9 +66,11 @@ def from_pymc(
 
     Discrete, censored and hurdle likelihoods are accepted for the log score; they have no
     derivatives. A ``pm.CustomDist`` is taken to be smooth inside its support. Missing scalar
-    outcomes are left out. Refused are likelihoods that do not factorise into observations (a
-    marginal Gaussian process, ``pm.AR``), minibatches, likelihoods written as ``pm.Potential``,
-    potentials that involve the outcome, simulators, and vectors with missing components.
+    outcomes are left out. Series such as ``pm.AR`` are taken term by term,
+    :math:`p(y_t \mid y_{<t}, \theta)`, which the result remarks on. Refused are likelihoods that
+    do not factorise (a marginal Gaussian process), minibatches, likelihoods written as
+    ``pm.Potential``, potentials that involve the outcome, simulators, and vectors with missing
+    components.
 
     Parameters
     ----------
@@ -77,7 +79,8 @@ def from_pymc(
     idata
         InferenceData or DataTree with the group ``posterior``.
     var_name
-        The observed variable that is predicted; needed if there are several.
+        The observed variable that is predicted; needed if there are several. A list of them is
+        one outcome, the vector of these variables at each observation.
     transform
         ``"log"`` or another name of :func:`from_family` if the observed variable is that function
         of the outcome, as in ``observed=np.log(y)``. The model is brought to the outcome itself:
@@ -103,6 +106,20 @@ def from_pymc(
     """
     tree = read_tree(idata)
     _require_pymc(model, tree)
+    try:
+        source = _source_of(model, tree, var_name)
+    except LockquackError:
+        raise
+    except Exception as error:  # whatever PyTensor does with what users write
+        raise UnsupportedError(
+            "PyMC or PyTensor cannot evaluate the density of the observed variable: "
+            f"{_in_short(error)}. If pm.compute_log_likelihood(idata) can, give its result to "
+            "from_arrays and use the log score."
+        ) from error
+    return Model(on_natural_scale(source, transform)).with_weights(weights)
+
+
+def _source_of(model: Any, tree: xr.DataTree, var_name: str | Sequence[str] | None) -> GraphSource:
     clone = _on_natural_scales(model)
     rvs = chosen_outcomes(clone, var_name)
     for rv in rvs:
@@ -114,10 +131,16 @@ def from_pymc(
         stored=_stored(tree, reader.outcomes, reader.containers.shape),
     )
     source = reader.source(graph)
-    if len(reader.outcomes) == 1:
-        # Where values are missing, PyMC gives the observed ones a name of their own.
-        source = source.named(reader.outcomes[0].name.removesuffix("_observed"))
-    return Model(on_natural_scale(source, transform)).with_weights(weights)
+    if len(reader.outcomes) > 1:
+        return source
+    # Where values are missing, PyMC gives the observed ones a name of their own.
+    return source.named(reader.outcomes[0].name.removesuffix("_observed"))
+
+
+def _in_short(error: Exception) -> str:
+    """Return the first line of an error, or its kind: PyTensor goes on about its nodes."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _require_pymc(model: Any, tree: xr.DataTree) -> None:
@@ -181,7 +204,7 @@ class _Reader:
         components = None
         if len(outcomes) > 1:
             components = {rv.name: cls.of(model, [rv], posterior).source().likelihood for rv in rvs}
-        parts = [part for rv in rvs for part in parts_of(rv, model.basic_RVs)]
+        parts = _cut_named([part for rv in rvs for part in parts_of(rv, model.basic_RVs)])
         graph = LogDensityGraph(
             whole.y,
             written.logp,
@@ -272,6 +295,21 @@ def _known(
         not_scored=not_scored(model),
         not_smooth=facts.not_smooth or "".join(copied[:1]),
     )
+
+
+def _cut_named(parts: Sequence[str]) -> list[str]:
+    """Call what is truncated by what it is between its bounds, which are found by looking.
+
+    Examples
+    --------
+    >>> _cut_named(["TruncatedNormal"]), _cut_named(["Truncated", "Gamma"])
+    (['Normal between bounds'], ['Gamma between bounds', 'Gamma'])
+    """
+    first, *others = parts
+    if not first.startswith("Truncated"):
+        return list(parts)
+    inner = first.removeprefix("Truncated") or next(iter(others), "Density")
+    return [f"{inner} between bounds", *others]
 
 
 def _is_mixed(outcomes: Sequence[Outcome]) -> bool:

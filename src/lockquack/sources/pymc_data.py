@@ -10,6 +10,7 @@ import numpy as np
 
 from lockquack.errors import (
     LockquackError,
+    NonFiniteError,
     ParameterError,
     ShapeError,
     UnsupportedError,
@@ -82,7 +83,7 @@ class Containers:
             if name not in self.variables:
                 raise self._unknown(name)
             variable = self.variables[name]
-            values = np.asarray(as_numeric(f"Data {name!r}", given), dtype=variable.dtype)
+            values = self._of_its_type(name, as_numeric(f"Data {name!r}", given))
             if values.ndim != variable.ndim:
                 raise ShapeError(
                     f"Data {name!r} must have {variable.ndim} dimensions; got {values.shape}."
@@ -90,6 +91,27 @@ class Containers:
             self._require_no_code_of_missing(name, values)
             read[variable] = values
         return read
+
+    def _of_its_type(self, name: str, given: Numeric) -> Numeric:
+        """Return new values in the type of a container, which must be able to hold them."""
+        if given.dtype.kind == "f" and np.isnan(given).any() and not self._lacks_some(name):
+            row = int(np.argwhere(np.isnan(given))[0][0])
+            raise NonFiniteError(
+                f"Data {name!r} is NaN in row {row}: the model cannot predict from a value that "
+                "is missing. Leave such rows out, or fill them in."
+            )
+        dtype = np.dtype(self.variables[name].dtype)
+        if dtype.kind in "iu" and not np.array_equal(given, np.floor(given)):
+            at = given[given != np.floor(given)][0]
+            raise ParameterError(
+                f"Data {name!r} has the value {at}; the model was sampled with whole numbers."
+            )
+        return np.asarray(given, dtype=dtype)
+
+    def _lacks_some(self, name: str) -> bool:
+        """Whether values were missing in the data that the model was sampled with."""
+        own = np.asarray(self.values[name])
+        return own.dtype.kind == "f" and bool(np.isnan(own).any())
 
     def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
         """How many observations new values are of, by those that have a row for each."""

@@ -117,9 +117,9 @@ def piecewise_exponential():
 @CORPUS.case(
     "censored and missing",
     "truncated regression, pm.Truncated",
-    goes_in="log",
+    goes_in="H of logit y",
     reason="its density does not vanish where it is cut off",
-    says="cut off",
+    says="does not vanish smoothly at -3",
 )
 def truncated_regression():
     import pymc as pm
@@ -133,10 +133,43 @@ def truncated_regression():
 
 @CORPUS.case(
     "censored and missing",
-    "counts of deaths as a truncated normal",
+    "truncated where each observation has a bound of its own",
     goes_in="log",
+    reason="where it is cut off, and does not vanish, differs between observations",
+    says="ends at a place that depends",
+)
+def truncated_at_own_bounds():
+    import pymc as pm
+
+    lower = Y - RNG.uniform(0.5, 1.0, size=N)
+    with pm.Model() as model:
+        mu, sigma = pm.Normal("mu", 0, 1), pm.HalfNormal("sigma", 1.0) + 0.5
+        pm.Truncated("y", pm.Normal.dist(mu, sigma), lower=lower, observed=Y)
+    return model
+
+
+@CORPUS.case(
+    "censored and missing",
+    "counts without zeros, a truncated Poisson",
+    goes_in="log",
+    reason="counts and categories have no derivatives",
+    says="is discrete",
+)
+def truncated_counts():
+    import pymc as pm
+
+    with pm.Model() as model:
+        rate = pm.math.exp(pm.Normal("a", 1, 0.3) + pm.Normal("b", 0, 0.3) * X)
+        pm.Truncated("y", pm.Poisson.dist(rate), lower=1, observed=RNG.poisson(3.0, size=N) + 1)
+    return model
+
+
+@CORPUS.case(
+    "censored and missing",
+    "counts of deaths as a truncated normal",
+    goes_in="H of log y",
     reason="its density does not vanish where it is cut off",
-    says="cut off",
+    says="does not vanish smoothly at 0",
 )
 def truncated_normal():
     import pymc as pm

@@ -268,3 +268,28 @@ def _shifted_gamma(shape):
             observed=POSITIVE,
         )
     return model
+
+
+@CORPUS.case(
+    "written by hand",
+    "an operation of one's own that fails",
+    goes_in="no",
+    reason="the density cannot be evaluated; the message has the library's own words",
+    says="the licence has run out",
+)
+def failing_operation():
+    import pymc as pm
+    import pytensor.tensor as pt
+    from pytensor.graph.basic import Apply
+    from pytensor.graph.op import Op
+
+    class Licensed(Op):
+        def make_node(self, y, mu):
+            return Apply(self, [pt.as_tensor(y), pt.as_tensor(mu)], [pt.as_tensor(y).type()])
+
+        def perform(self, node, inputs, outputs):
+            raise OSError("the licence has run out")
+
+    with pm.Model() as model:
+        pm.CustomDist("y", pm.Normal("mu"), logp=Licensed(), observed=POSITIVE)
+    return model
