@@ -1,4 +1,4 @@
-"""How an objective is minimised, once and again for other countings of the observations."""
+"""How an objective is minimised, once, and again with other counts of the observations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Fitter(ABC):
 
     @abstractmethod
     def solve(self) -> Solution:
-        """Fit the parameters, every observation counting as often as its case weight says."""
+        """Fit the parameters, every observation with its case weight."""
 
     def solutions(self) -> Sequence[Solution]:
         """Return every local optimum that was found, the best first."""
@@ -43,13 +43,13 @@ class Fitter(ABC):
 
     @abstractmethod
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
+        """Fit again for many sets of counts u, (replicate, n) → (replicate, P).
 
         The counts take the place of the case weights. ``x`` is the solution for these.
         """
 
     def refit(self, counts: Array, x: Array) -> Array:
-        """Fit again, exactly, for one counting of the observations, (n,) → (P,)."""
+        """Fit again, exactly, for one set of counts, (n,) → (P,)."""
         return self.refit_many(counts[None], x)[0]
 
     def on(self, densities: Densities) -> Self:

@@ -80,7 +80,7 @@ class PseudoBMA(Formula):
         return self.refit_many(self.objective.counts[None], np.empty(0))[0]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Apply the formula to many countings of the observations, (replicate, n)."""
+        """Apply the formula to many sets of counts, (replicate, n)."""
         return np.asarray(softmax(counts @ self.objective.jets.logp.T, axis=1)[0])
 
 
@@ -132,7 +132,7 @@ class ChoiceByMarginalLikelihood(ModelAveraging):
 def bootstrap_counts(
     rng: np.random.Generator, replicates: int, n_obs: int, case_weights: Array | None = None
 ) -> Array:
-    """Draw countings of the observations, (replicate, n): n times flat Dirichlet.
+    """Draw counts of the observations, (replicate, n): n times flat Dirichlet.
 
     With case weights w, in proportion to w times exponential numbers, and of the same sum as w.
     """

@@ -41,7 +41,7 @@ class LockingDensity(ConvexFitter, ABC):
         return self._newton(self.objective.counts, equal)
 
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Fit again for many countings u of the observations, (replicate, n) → (replicate, K).
+        """Fit again for many sets of counts u, (replicate, n) → (replicate, K).
 
         Newton's method: the first quadratic programmes have the slopes and Hessians at the
         common solution, the next ones those at each replicate's own weights, until it settles.

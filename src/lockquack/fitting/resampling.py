@@ -1,4 +1,4 @@
-"""A problem solved again for other countings of its observations."""
+"""A problem solved again with other counts of its observations."""
 
 from __future__ import annotations
 

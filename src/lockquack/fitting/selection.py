@@ -17,7 +17,7 @@ class SelectionFitter(Fitter):
     is_optimum = False
 
     def solve(self) -> Solution:
-        """Choose, every observation counting as often as it does."""
+        """Choose, every observation with its case weight."""
         x = self.refit_many(self.objective.counts[None], np.empty(0))[0]
         scores = self.objective.model_scores()
         scale = float(self.objective.total(np.abs(scores)).max())

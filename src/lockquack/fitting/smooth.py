@@ -48,7 +48,7 @@ class SmoothFitter(Fitter):
         return [replace(each, x=put_back(each.x, chosen)) for each in found]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Fit again for many countings u of the observations, (replicate, n) → (replicate, P).
+        """Fit again for many sets of counts u, (replicate, n) → (replicate, P).
 
         Each goes downhill from the solution. The Hessians there, weighted by the counts, tell
         how far to go at first, and what the slopes do on the way corrects them.
@@ -57,7 +57,7 @@ class SmoothFitter(Fitter):
         return put_back(twin._refit_many(counts, x[chosen]), chosen)
 
     def refit(self, counts: Array, x: Array) -> Array:
-        """Fit again, from the solution for equal counts, for one counting of the observations."""
+        """Fit again, from the solution for equal counts, for one set of counts."""
         twin, chosen = self._ordered
         return put_back(twin._refit(counts, x[chosen]), chosen)
 

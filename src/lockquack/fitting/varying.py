@@ -171,7 +171,7 @@ class VaryingFitter(Fitter):
         return replace(self.with_shrinkage(choice.shrinkage), choice=choice)
 
     def choose(self, counts: Array) -> Choice:
-        """Choose λ by cross-validation of the weights, observations counting as often as that."""
+        """Choose λ by cross-validation of the weights, with these counts of the observations."""
         rng = np.random.default_rng(self.folds_seed)
         chosen = np.flatnonzero(counts > 0)
         if chosen.size < FEWEST:
@@ -229,21 +229,21 @@ class VaryingFitter(Fitter):
 
     @override
     def refit(self, counts: Array, x: Array) -> Array:
-        """Fit again for one counting of the observations; λ is chosen again, if it was chosen."""
+        """Fit again for one set of counts; λ is chosen again, if it was chosen."""
         if self.folds_seed is None:
             return self.again(counts, x)
         return self.with_shrinkage(self.choose(counts).shrinkage).again(counts, x)
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        """Fit again for many countings of the observations, with the same λ."""
+        """Fit again for many sets of counts, with the same λ."""
         if self.objective.is_constant:
             found = self.constant.refit_many(counts, self.objective.common(x))
             return self.objective.everywhere(found)
         return np.stack([self.varying_again(each, x) for each in counts])
 
     def again(self, counts: Array, x: Array) -> Array:
-        """Fit again for one counting of the observations, with the same λ."""
+        """Fit again for one set of counts, with the same λ."""
         if not self.objective.is_constant:
             return self.varying_again(counts, x)
         return self.objective.everywhere(self.constant.refit(counts, self.objective.common(x)))

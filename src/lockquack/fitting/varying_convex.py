@@ -55,7 +55,7 @@ class VaryingConvexFitter(VaryingFitter):
         return self.solve_many(counts, starts, np.full(len(counts), self.objective.shrinkage))
 
     def solve_many(self, counts: Array, starts: Array, shrinkages: Array) -> Array:
-        """Fit for many countings, (problem, n), and as many λ at once, from starts, (problem, P).
+        """Fit for many sets of counts, (problem, n), and as many λ, from starts, (problem, P).
 
         Newton's method without a line search, each step of all problems at once; what does not
         settle is solved by itself.

@@ -153,9 +153,9 @@ class Observations:
             joined = joined.assign_coords({self.component_dim: self.components})
         return joined.transpose(..., self.component_dim).rename(name)
 
-    def to_dataarray(self, name: str | None = None) -> xr.DataArray:
-        """Return the outcomes as the user gave them, by their own name or another."""
-        return self.label_components(self.values, name=name or self.outcome)
+    def to_dataarray(self) -> xr.DataArray:
+        """Return the outcomes as the user gave them, by their own name."""
+        return self.label_components(self.values, name=self.outcome)
 
 
 def agreed(each: Iterable[Observations]) -> Observations:

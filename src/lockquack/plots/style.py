@@ -36,11 +36,9 @@ _LETTER = 0.6
 _NAME = 0.38
 
 
-def new_axes(ax: Axes | None, height: float, width: float = WIDTH) -> Axes:
+def new_axes(ax: Axes | None, height: float) -> Axes:
     """Return the axes to draw on: the given ones, or those of a new figure of pyplot."""
-    if ax is not None:
-        return ax
-    return new_grid(1, 1, height, width)[0, 0]
+    return new_grid(1, 1, height, WIDTH)[0, 0] if ax is None else ax
 
 
 def new_grid(rows: int, columns: int, height: float, width: float) -> np.ndarray:
