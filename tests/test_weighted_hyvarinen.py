@@ -448,3 +448,23 @@ def test_superposition_is_capped_for_the_weighted_score_too(rng):
     models = exponentials(rng, [0.5, 2.0], n=40)
     fit = fitted(models, Superposition(), Hyvarinen(transform="log"))
     assert fit.operator == Superposition(capped=True)
+
+
+def test_heavy_tails_of_the_logarithm_are_no_edge(rng):
+    """On the line that log y is, Student's t is as smooth as any: the weights are those there."""
+    z, mu = rng.standard_t(3, size=40), rng.normal(size=(4, 50)) / 6
+
+    def models(y, transform):
+        made = {"y": y, "transform": transform, "mu": mu, "sigma": 1.0}
+        return {
+            "t": lq.from_family("student_t", nu=3.0, **made),
+            "normal": lq.from_family("normal", **made),
+        }
+
+    with pytest.raises(EdgeError, match="does not vanish smoothly at 0"):
+        fitted(models(np.exp(z), "log"), Locking(), Hyvarinen(transform=None))
+    of_log = fitted(models(np.exp(z), "log"), Locking(), Hyvarinen())
+    assert of_log.rule.transform == "log"
+    expected = fitted(models(z, None), Locking(), Hyvarinen()).weights
+    np.testing.assert_allclose(of_log.weights, expected, atol=1e-8)
+    assert 0.1 < expected[0] < 1.0

@@ -249,18 +249,10 @@ def worlds(draw, kinds=KINDS, n=(2, 12), models=(1, 4), samples=(25, 60), far=Tr
         made = recipe(name, y, (chains, draws), spread, bool(rng.integers(2)), rng)
         if kind == "positive" and FAMILIES[name].support[0] == -np.inf and rng.integers(2):
             made = replace(made, transform="log")
-        if made.transform or name == "lognormal":
-            made = narrowed(made)
         if far and kind == "line" and rng.random() < 0.15:
             made = World("line", y, {"": made}).moved(8.0, 1.0).recipes[""]
         recipes[_NAMES[k]] = made
     return World(kind, y, recipes, seed)
-
-
-def narrowed(made: Recipe) -> Recipe:
-    """Keep a model of log y within a few decades: wider distribution functions lose digits."""
-    widths = {k: 0.25 * v for k, v in made.parameters.items() if k in WIDTHS}
-    return replace(made, parameters={**made.parameters, **widths})
 
 
 #: Names as people have them; the order is not that of the alphabet.

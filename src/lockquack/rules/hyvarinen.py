@@ -165,13 +165,18 @@ class Hyvarinen(Rule):
         """Whether q h ∂ log q vanishes at such an edge, or is the same at both ends of a circle."""
         if edge.joined and self.coordinates is None:
             return True
-        return bool(np.isinf(edge.at) or edge.order > 1.0 - self._vanishing(edge))
+        return self._is_above(1.0 - self._vanishing(edge), edge)
 
     def has_variance(self, edge: Edge) -> bool:
         """Whether the score, which goes like h / distance² there, has a variance."""
         if edge.joined and self.coordinates is None:
             return True
-        return bool(np.isinf(edge.at) or edge.order > 3.0 - 2.0 * self._vanishing(edge))
+        return self._is_above(3.0 - 2.0 * self._vanishing(edge), edge)
+
+    def _is_above(self, limit: float, edge: Edge) -> bool:
+        # Like 1 / distance goes only what is a power tail of z, such as Student's t of log y.
+        fine = edge.order > limit or limit == edge.order == -1.0
+        return bool(np.isinf(edge.at) or fine)
 
     def _vanishing(self, edge: Edge) -> float:
         """Power of the distance with which h vanishes: 2 where z has no end, 1 where it has one."""
