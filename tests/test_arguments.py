@@ -59,6 +59,8 @@ def test_counts_that_fit_nowhere():
 def test_what_another_library_refuses_to_convert(normals):
     with pytest.raises(LockquackError, match=r"y is not an array of numbers.*detach it first"):
         as_numeric("y", Hostile())
+    with pytest.raises(ParameterError, match=r"by is not an array.*detach it first"):
+        lq.stack(normals, by=Hostile())
     with pytest.raises(ParameterError, match="cv must be an array"):
         lq.compare(normals, ["equal"], cv=Hostile())
 
@@ -84,3 +86,17 @@ def test_a_prior_may_be_a_number_in_any_wrapping(normals):
     expected = lock(normals, prior=2.0).weights
     for given in (np.float32(2), np.array(2.0), xr.DataArray(2.0)):
         np.testing.assert_array_equal(lock(normals, prior=given).weights, expected)
+
+
+@pytest.mark.parametrize("by", [np.zeros((30, 0)), np.zeros((30, 2, 2))])
+def test_covariates_of_another_shape(by, normals):
+    with pytest.raises(ParameterError, match=r"by must be one value for each.*got the shape \(30"):
+        lq.stack(normals, by=by)
+
+
+@pytest.mark.parametrize("shrinkage", [SERIES, pd.NA, "much", -1.0])
+def test_shrinkage_without_covariates(shrinkage, normals):
+    with pytest.raises(ParameterError, match="shrinkage must be 'auto' or a number"):
+        lq.stack(normals, shrinkage=shrinkage)
+    with pytest.raises(ParameterError, match="give by="):
+        lq.stack(normals, shrinkage=1.0)

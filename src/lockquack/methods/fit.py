@@ -82,7 +82,7 @@ def vary(
 ) -> tuple[Design | None, Method]:
     """Let the weights of a method depend on covariates of the observations, if there are any."""
     if by is None:
-        if shrinkage != "auto":
+        if read_shrinkage(shrinkage) is not None:
             raise ParameterError("shrinkage is for weights that depend on covariates; give by=.")
         return None, method
     design, basis = read_by(by, observations)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
@@ -201,10 +202,26 @@ def as_covariates(by: Any) -> Covariates:
         if not columns:
             raise ParameterError("by has no columns.")
         return Covariates(tuple(_of_one_kind(by[name], str(name)) for name in columns))
-    array = by if isinstance(by, pd.Series | xr.DataArray) else np.asanyarray(by)
-    if not isinstance(array, xr.DataArray) and array.ndim == 2 and array.shape[1] > 0:
+    array = by if isinstance(by, pd.Series | xr.DataArray) else _as_table(by)
+    if not isinstance(array, xr.DataArray) and array.ndim == 2:
         return Covariates(tuple(_of_one_kind(column, None) for column in array.T))
     return Covariates((_of_one_kind(by, None),))
+
+
+def _as_table(by: Any) -> NDArray[Any]:
+    """Read an array of observations, or of observations and covariates."""
+    try:
+        array = np.asanyarray(by)
+    except Exception as reason:  # whatever the classes of other libraries raise
+        raise ParameterError(
+            f"by is not an array, or its rows differ in length ({reason})."
+        ) from reason
+    if array.ndim > 2 or array.shape[1:] == (0,):
+        raise ParameterError(
+            "by must be one value for each observation, or a table of observations × covariates; "
+            f"got the shape {array.shape}."
+        )
+    return array
 
 
 def _of_one_kind(values: Any, name: str | None) -> Covariate:
