@@ -400,8 +400,8 @@ def running_lock(
     rule = Hyvarinen() if rule is None else rule
     if not isinstance(rule, Hyvarinen):
         raise UnsupportedError(
-            f"Sums that add are known for locking by the Hyvärinen score only; got {rule!r}. Use "
-            "lock or combine for other scores."
+            "Only locking by the Hyvärinen score can be fitted from sums over the observations; "
+            f"got {rule!r}. Use lock or combine for other scores."
         )
     sources = sources_of(read)
     concentration = read_concentration(
@@ -441,8 +441,9 @@ def update(
     """
     if not isinstance(self.rule, Hyvarinen) or self.operator != Locking():
         raise UnsupportedError(
-            "Only locking by the Hyvärinen score sees the data through sums that add; this is "
-            f"{self.operator!r} by the {self.rule.label} score. Fit all observations again."
+            "Only locking by the Hyvärinen score can be updated, because sums over the "
+            f"observations are enough for it; this is {self.operator!r} by the {self.rule.label} "
+            "score. Fit all observations again."
         )
     own = self._require_models()
     passes = [passes_for(model, self.rule) for model in own.values()]

@@ -232,6 +232,6 @@ def _require_optimum(fit: Combination) -> None:
         )
     if fit.design is not None:
         raise UnsupportedError(
-            "Weights that depend on covariates are shrunk towards common ones, of which this knows "
-            "nothing. Use fit.bootstrap(), or fit.weights_at() for intervals."
+            "Weights that depend on covariates are shrunk towards common ones, which this formula "
+            "leaves out. Use fit.bootstrap(), or fit.weights_at() for intervals."
         )

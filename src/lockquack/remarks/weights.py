@@ -91,16 +91,16 @@ class FewObservations(Remark):
 
 @dataclass(frozen=True)
 class UnseenGroups(Remark):
-    """Groups of which no observation had a part in the weights."""
+    """Groups to which no observation belonged when the weights were fitted."""
 
     code = "unseen-groups"
     category = IdentifiabilityWarning
     title = "Groups that were not seen"
     meaning = (
         "The weights depend on a covariate, and these groups were not among the observations. They "
-        "have the mean of the weights of all groups that were."
+        "get the mean of the weights of all groups that were."
     )
-    remedy = "Look for misspelt labels. Where the groups are new, nothing needs to be done."
+    remedy = "Check for misspelt labels. If the groups are new, nothing needs to be done."
     example = ("county", ("Lake", "Cook"))
 
     covariate: str
@@ -108,8 +108,8 @@ class UnseenGroups(Remark):
 
     def _message(self) -> str:
         return (
-            f"The observations had no {self.covariate} called {listed(self.groups)}; the mean of "
-            "the weights of all groups is taken there."
+            f"The weights were fitted without observations of {self.covariate} "
+            f"{listed(self.groups)}; the mean of the weights of all groups is used there."
         )
 
 
