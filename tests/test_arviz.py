@@ -120,6 +120,7 @@ def test_what_arviz_has_is_a_model_in_the_dict(form, parts, tmp_path):
     np.testing.assert_array_equal(mixed.observations.values[:, 0], parts.y)
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.InfluenceWarning")
 @pytest.mark.parametrize("verb", VERBS)
 def test_in_every_verb(verb, parts):
     got = {"left": container(parts.groups["left"]), "right": loo(parts.groups["right"])}

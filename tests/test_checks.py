@@ -208,6 +208,7 @@ def test_the_edge_of_the_combination_is_looked_at_too(rng, shape, refused):
             assert lq.lock(models, prior=prior, rule=plain).solution.converged
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.InfluenceWarning")
 def test_different_supports_are_noted(rng):
     y = rng.lognormal(size=30)
     models = {

@@ -80,6 +80,7 @@ STACKED = ("--operator", "linear")
          "--chains", "4"),
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore::lockquack.errors.InfluenceWarning")
 def test_log_densities_of_log_y_get_the_jacobian(run, models, files):
     expected = lq.stack(models).weights.to_series().to_dict()
     assert weights(run, *files, *STACKED) == pytest.approx(expected, abs=1e-8)

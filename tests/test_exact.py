@@ -78,6 +78,7 @@ def test_their_leave_one_out_density_is_the_density(y):
     assert abs(shares[0] - grid[totals.argmax()]) < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.InfluenceWarning")
 def test_beside_models_with_draws_only_these_are_warned_of(y, rng):
     drawn = lq.from_family("normal", y=y, mu=rng.normal(size=(1, 400)) / 6, sigma=1.2)
     with pytest.warns(MonteCarloWarning, match=r"Only one chain for 'drawn':"):

@@ -180,6 +180,46 @@ def _(rng):
     )
 
 
+@produces("few-decide")
+def _(rng):
+    y = np.append(rng.normal(size=49), 9.0)
+    mu = 0.05 * rng.normal(size=(4, 50))
+    lq.lock({"narrow": normal(y, mu), "shifted": normal(y, mu + 1.2, 1.1)})
+
+
+@produces("stuck-chain")
+def _(rng):
+    mu = 0.1 * rng.normal(size=(4, 50))
+    mu[2] = mu[2, 0]
+    lq.lock({"a": normal(rng.normal(size=40), mu)})
+
+
+@produces("suspect-derivatives")
+def _(rng):
+    y = rng.normal(size=40)
+    in_theta = y - 0.1 * rng.normal(size=(4, 50, 1))
+    bend = np.full(in_theta.shape, -1.0)
+    lq.lock({"a": lq.from_arrays(logp=-(in_theta**2) / 2, grad=in_theta, curv=bend, y=y)})
+
+
+@produces("suspect-log-density")
+def _(rng):
+    p = np.exp(-0.5 * (rng.normal(size=40) - 0.1 * rng.normal(size=(4, 50, 1))) ** 2)
+    lq.stack({"a": lq.from_arrays(logp=p, y=rng.normal(size=40))})
+
+
+@produces("repeated-outcome")
+def _(rng):
+    y = np.where(np.arange(40) < 15, 0.0, rng.normal(size=40))
+    lq.lock({"a": normal(y, 0.1 * rng.normal(size=(4, 50)))})
+
+
+@produces("coarse-outcomes")
+def _(rng):
+    y = 1e15 + rng.normal(size=40)
+    lq.lock({"a": normal(y, 1e15 + rng.normal(size=(4, 50)))})
+
+
 @produces("misled-score")
 def _(rng):
     lq.quack(as_arrays(clumps(rng, (0.0, 8.0), at=(0.0, 0.0))))

@@ -79,7 +79,7 @@ def test_scores_and_calibration_are_those_of_the_library(fit, text):
         assert f"{elpd:.1f}".replace("-", "−") in said
     for coverage in fit.coverage()["0.9"]:
         assert f"{100 * coverage:.1f}" in said
-    assert text.count("<svg") == 5
+    assert text.count("<svg") == 6
 
 
 def test_it_needs_no_network(text):
@@ -114,7 +114,7 @@ def test_a_combination_read_from_a_file(fit, tmp_path):
     assert "<title>Ours &amp; theirs</title>" in text
     said = plain(text)
     assert said.count("was read from a file") == 3
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 3
 
 
 def test_counts_one_chain_and_remarks(tmp_path):

@@ -175,6 +175,7 @@ def test_a_file_keeps_them_and_its_report_shows_calibration(given, tmp_path):
     assert "probability integral transform" in page
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.InfluenceWarning")
 def test_other_pools_are_refused_and_it_is_said_why(given):
     models = {}
     for name, model in given[1].items():

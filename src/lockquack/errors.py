@@ -144,6 +144,10 @@ class IdentifiabilityWarning(LockquackWarning):
     """Models that the score cannot tell apart, or parameters that it does not determine."""
 
 
+class InfluenceWarning(LockquackWarning):
+    """Observations without which the answer would be another one."""
+
+
 class BlindScoreWarning(LockquackWarning):
     """A score that looks at densities near the observations only, where that is not enough."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from lockquack.cli.output import Line
     from lockquack.combination.combination import Combination
+    from lockquack.combination.influence import Influence
 
 
 def _add_options(parser: ArgumentParser) -> None:
@@ -25,6 +26,14 @@ def _add_options(parser: ArgumentParser) -> None:
         type=count,
         metavar="N",
         help="draws of the Bayesian bootstrap behind errors and intervals of the weights",
+    )
+    parser.add_argument(
+        "--influence",
+        nargs="?",
+        type=count,
+        const=5,
+        metavar="N",
+        help="the weights without each of the N observations that move them most (5)",
     )
     parser.add_argument(
         "--save", type=Path, metavar="FILE", help="write the fit to NetCDF or Zarr, for lq.load"
@@ -48,7 +57,12 @@ def _run(options: Namespace) -> int:
             # The table shows them.
             heard[:] = [remark for remark in heard if remark not in fit.remarks]
         shown, record = rounded_table(table), _record(fit, table)
-        result = Result(header(fit), shown, list(shown), _below(fit), table, record)
+        below = _below(fit)
+        if options.influence is not None:
+            found = fit.influence(progressbar=progressbar(options))
+            record["influence"] = found.to_dataframe(options.influence)
+            below += _without_one(found, options.influence)
+        result = Result(header(fit), shown, list(shown), below, table, record)
         if options.save is not None:  # before whoever reads the table may go away
             fit.save(options.save)
             say(f"written: {options.save}", options)
@@ -79,6 +93,17 @@ def _below(fit: Combination) -> list[Line]:
     return [*map(Line, solution_lines(fit)), *notes]
 
 
+def _without_one(found: Influence, most: int) -> list[Line]:
+    from lockquack.cli.output import Line
+
+    rows = found.to_dataframe(most)
+    said = []
+    for name, row in rows.iterrows():
+        weights = ", ".join(f"{model} {row[f'weight[{model}]']:.3f}" for model in found.names)
+        said.append(Line(f"Without observation {name}: {weights} ({row['moved']:.3f} moves)"))
+    return [*said, Line(found.lines[0])]
+
+
 def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
     from lockquack import __version__
 
@@ -106,6 +131,7 @@ COMMAND = Command(
     examples=(
         "lockquack weights normal.nc student.nc",
         "lockquack weights a.nc b.nc --operator linear --json",
+        "lockquack weights a.nc b.nc --influence",
         "lockquack weights 'normal-*.csv' 'student-*.csv' --y data.csv:y",
         'lockquack weights a=fit1.nc b=fit2.nc --family "normal(mu=mu, sigma=sigma)"',
     ),

@@ -14,6 +14,7 @@ import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.combination import averaging, pictures, running, uncertainty, varying
+from lockquack.combination.influence import influence
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
 from lockquack.combination.varying import read_new
@@ -130,6 +131,7 @@ class Combination(Fitted):
     posterior = uncertainty.posterior
     update = running.update
     average = averaging.average
+    influence = influence
 
     def predict(
         self,

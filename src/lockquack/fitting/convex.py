@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import numpy as np
 
 from lockquack.fitting.fitter import Fitter
 from lockquack.jets import Array
+from lockquack.operators.base import Places
 from lockquack.operators.space import Mask, contrasts
+from lockquack.solvers.simplex_qp import simplex_qp
 
 #: Places along a direction where the score is looked at.
 _PLACES = 9
@@ -17,6 +20,8 @@ _PLACES = 9
 class ConvexFitter(Fitter, ABC):
     """A convex problem whose parameters are weights of the models on the simplex."""
 
+    most_deletions = 2_000
+
     @abstractmethod
     def weight_slopes(self, weights: Array) -> Array:
         """Slopes of minus the total score in the weights, (K,)."""
@@ -24,6 +29,27 @@ class ConvexFitter(Fitter, ABC):
     @abstractmethod
     def half_hessian(self, weights: Array) -> Array:
         """Half the Hessian of minus the total score in the weights, (K, K)."""
+
+    @abstractmethod
+    def slopes_each(self, weights: Array) -> Array:
+        """Slopes of minus each score in the weights, (K, n)."""
+
+    @abstractmethod
+    def hessians_each(self, weights: Array) -> Array:
+        """Hessians of minus each score in the weights, (K, K, n)."""
+
+    def step_without_each(self, chosen: Places, weights: Array) -> Array:
+        """Take one Newton step to the weights without each of the chosen observations, (m, K).
+
+        A quadratic programme each, with the slopes and Hessians at the solution for all.
+        """
+        alone = replace(self, objective=self.objective.at(chosen))
+        counts = self.objective.counts[chosen]
+        slopes = self.weight_slopes(weights) - (alone.slopes_each(weights) * counts).T
+        half = alone.hessians_each(weights) * (counts / 2)
+        half = self.half_hessian(weights) - np.moveaxis(half, 2, 0)
+        linear = slopes / 2 - half @ weights
+        return simplex_qp(half, linear, self.objective.concentration - 1.0).x
 
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
         """Range of the total score at ``weights + t · direction`` for t from first to last."""

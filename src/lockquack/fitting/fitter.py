@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
+from lockquack.operators.base import Places
 from lockquack.solvers.base import Solution
 
 
@@ -27,6 +30,8 @@ class Fitter(ABC):
     is_optimum: ClassVar[bool] = True
     #: Whether fitting again takes a few sums over the observations only.
     refits_cheaply: ClassVar[bool] = True
+    #: Most observations of which each can be left out in turn within seconds.
+    most_deletions: ClassVar[int] = 200
 
     #: Names of what it must be told besides the objective.
     wants: ClassVar[tuple[str, ...]] = ()
@@ -59,6 +64,19 @@ class Fitter(ABC):
     def settled(self) -> Fitter:
         """Decide what the observations are to decide before the parameters are fitted."""
         return self
+
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        """Fit again without each of the chosen observations, one at a time, (m, P).
+
+        ``x`` is the solution for all of them.
+        """
+        return self.refit_many(self.counts_without(chosen), x)
+
+    def counts_without(self, chosen: Places) -> Array:
+        """Count the observations without each of the chosen ones, (m, n)."""
+        counts = np.repeat(self.objective.counts[None], chosen.size, axis=0)
+        counts[np.arange(chosen.size), chosen] = 0.0
+        return counts
 
     def value(self, x: Array) -> float:
         """Return the objective at x."""

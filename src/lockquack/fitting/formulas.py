@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from lockquack.errors import UnsupportedError
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.selection import certain
+from lockquack.fitting.selection import certain, totals_without
 from lockquack.jets import Array, softmax
+from lockquack.operators.base import Places
 from lockquack.solvers.base import Solution
 
 #: Bayesian bootstrap replicates behind the weights of pseudo-BMA+, as in R's loo.
@@ -75,6 +76,8 @@ class EqualWeights(FixedFormula):
 class PseudoBMA(Formula):
     r"""Weights :math:`w_k \propto \exp \sum_i u_i \log \pi_k(y_i)`, u the case weights."""
 
+    most_deletions = 10_000_000
+
     @override
     def formula(self) -> Array:
         return self.refit_many(self.objective.counts[None], np.empty(0))[0]
@@ -83,6 +86,10 @@ class PseudoBMA(Formula):
         """Apply the formula to many sets of counts, (replicate, n)."""
         return np.asarray(softmax(counts @ self.objective.jets.logp.T, axis=1)[0])
 
+    @override
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        return np.asarray(softmax(totals_without(self.objective, chosen), axis=0)[0]).T
+
 
 @dataclass(frozen=True)
 class PseudoBMAPlus(PseudoBMA):
@@ -90,12 +97,27 @@ class PseudoBMAPlus(PseudoBMA):
 
     random_seed: int = 0
     wants = ("random_seed",)
+    most_deletions = 10_000
 
     @override
     def formula(self) -> Array:
         rng, objective = np.random.default_rng(self.random_seed), self.objective
         counts = bootstrap_counts(rng, _REPLICATES, objective.n_obs, objective.case_weights)
         return self.refit_many(counts, np.empty(0)).mean(axis=0)
+
+    @override
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        # The same replicates without one of their observations: new ones would differ by chance.
+        rng, objective = np.random.default_rng(self.random_seed), self.objective
+        counts = bootstrap_counts(rng, _REPLICATES, objective.n_obs, objective.case_weights)
+        totals, whole = counts @ objective.jets.logp.T, objective.n_counted
+        found = np.empty((chosen.size, objective.K))
+        for row, i in enumerate(chosen.tolist()):
+            left = counts[:, i, None]
+            rest = (whole - objective.counts[i]) / (whole - left)
+            own = totals - left * objective.jets.logp[:, i]
+            found[row] = softmax(rest * own, axis=1)[0].mean(axis=0)
+        return found
 
     def refit(self, counts: Array, x: Array) -> Array:
         """Apply the formula to the observations that count."""

@@ -37,6 +37,15 @@ class LinearLogScore(ConvexFitter):
         counts = self.objective.case_weights
         return (ratios if counts is None else ratios * counts) @ ratios.T / 2
 
+    @override
+    def slopes_each(self, weights: Array) -> Array:
+        return -self._ratios(weights)
+
+    @override
+    def hessians_each(self, weights: Array) -> Array:
+        ratios = self._ratios(weights)
+        return np.einsum("jn,kn->jkn", ratios, ratios)
+
     def _solve(self, counts: Array | None) -> Solution:
         logp, concentration = self.objective.jets.logp, self.objective.concentration
         return mixture_proportions(logp.T, counts, concentration - 1.0)

@@ -78,6 +78,14 @@ class LockingDensity(ConvexFitter, ABC):
     def half_hessian(self, weights: Array) -> Array:
         return self.objective.total(self.expansions(weights)[1]) / 2
 
+    @override
+    def slopes_each(self, weights: Array) -> Array:
+        return self.expansions(weights)[0]
+
+    @override
+    def hessians_each(self, weights: Array) -> Array:
+        return self.expansions(weights)[1]
+
     def _newton(self, counts: Array, start: Array) -> Solution:
         def expand(w: Array) -> tuple[float, Array, Array]:
             slopes, hessians = self.expansions(w)

@@ -10,12 +10,15 @@ from typing_extensions import override
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array, Jet
 from lockquack.numeric import cut
+from lockquack.operators.base import Places
 from lockquack.solvers.base import Solution
 from lockquack.solvers.nonnegative_qp import nonnegative_qp
 from lockquack.solvers.simplex_qp import simplex_qp
 
 #: Numbers that bootstrapping makes of its input at once: few enough to stay in cache.
 _NUMBERS_AT_ONCE = 2**17
+#: Share of a sum from which what is left without it is summed up anew.
+_NEARLY_ALL = 0.99
 
 
 class LockingHyvarinen(ConvexFitter):
@@ -30,6 +33,7 @@ class LockingHyvarinen(ConvexFitter):
     """
 
     kind = "quadratic programme, certified"
+    most_deletions = 100_000
 
     @cached_property
     def quadratic(self) -> tuple[Array, Array]:
@@ -53,6 +57,21 @@ class LockingHyvarinen(ConvexFitter):
         Q[:, column, row] = upper
         return self._solve(Q, counts @ jets.curv.sum(axis=2).T).x
 
+    @override
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        Q, c = self.quadratic
+        jets, counts = self.objective.jets[:, chosen], self.objective.counts[chosen]
+        own = np.einsum("jnd,knd->njk", jets.grad, jets.grad) * counts[:, None, None]
+        rest_Q, rest_c = Q - own, c - (jets.curv.sum(axis=2) * counts).T
+        # Of what is left after nearly all was taken away, rounding would be too large a part.
+        dominates = np.einsum("njj->nj", own) > _NEARLY_ALL * np.diagonal(Q)
+        sizes = np.abs(self.objective.jets.curv.sum(axis=2)) * self.objective.counts
+        dominates |= (sizes[:, chosen] > _NEARLY_ALL * sizes.sum(axis=1, keepdims=True)).T
+        for i in np.flatnonzero(dominates.any(axis=1)).tolist():
+            rest = self.counts_without(chosen[[i]])[0]
+            rest_Q[i], rest_c[i] = quadratic_form(self.objective.jets, rest)
+        return self._solve(rest_Q, rest_c).x
+
     def value(self, x: Array) -> float:
         """Return the objective at x, without a look at the observations."""
         Q, c = self.quadratic
@@ -66,6 +85,17 @@ class LockingHyvarinen(ConvexFitter):
     @override
     def half_hessian(self, weights: Array) -> Array:
         return self.quadratic[0]
+
+    @override
+    def slopes_each(self, weights: Array) -> Array:
+        jets = self.objective.jets
+        along = np.einsum("k,knj->nj", weights, jets.grad)
+        return 2.0 * (np.einsum("knj,nj->kn", jets.grad, along) + jets.curv.sum(axis=2))
+
+    @override
+    def hessians_each(self, weights: Array) -> Array:
+        grad = self.objective.jets.grad
+        return 2.0 * np.einsum("jnd,knd->jkn", grad, grad)
 
     @override
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:

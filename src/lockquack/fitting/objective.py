@@ -141,6 +141,10 @@ class Objective:
         pooled = Pooled(jet, known)
         return self.rule.score(pooled), self.rule.slopes(pooled, Pooled(tangents, slopes))
 
+    def scores_each(self, x: Array) -> Array:
+        """Score of the pool at each observation by parameters of its own, (P, n) → (n,)."""
+        return self.scores(x)
+
     def model_scores(self) -> Array:
         """Score of each model alone, (K, n)."""
         scores = np.empty((self.K, self.n_obs))

@@ -6,7 +6,9 @@ import numpy as np
 from typing_extensions import override
 
 from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
+from lockquack.operators.base import Places
 from lockquack.solvers.base import Solution
 
 
@@ -15,6 +17,7 @@ class SelectionFitter(Fitter):
 
     kind = "by comparison"
     is_optimum = False
+    most_deletions = 10_000_000
 
     def solve(self) -> Solution:
         """Choose, every observation with its case weight."""
@@ -28,9 +31,19 @@ class SelectionFitter(Fitter):
         totals = counts @ self.objective.model_scores().T
         return np.eye(self.objective.K)[totals.argmax(axis=1)]
 
+    @override
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        return np.eye(self.objective.K)[totals_without(self.objective, chosen).argmax(axis=0)]
+
     def certificate(self, solution: Solution) -> str:
         """Say how the model was chosen."""
         return "Chosen by comparing the models' total scores."
+
+
+def totals_without(objective: Objective, chosen: Places) -> Array:
+    """Total scores of the models without each of the chosen observations, (K, m)."""
+    scores = objective.model_scores()
+    return objective.total(scores)[:, None] - objective.counts[chosen] * scores[:, chosen]
 
 
 def certain(x: Array, objective: float, scale: float) -> Solution:

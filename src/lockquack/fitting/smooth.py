@@ -13,7 +13,7 @@ from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.operators.base import Places
-from lockquack.operators.space import Mask
+from lockquack.operators.space import Mask, Space
 from lockquack.solvers.base import Solution
 from lockquack.solvers.differences import hessian
 from lockquack.solvers.multistart import MultistartSolution, downhill, multistart, newton
@@ -24,6 +24,10 @@ _FEWEST, _MOST = 8, 24
 _SMALL = 1e-5
 #: Objective, in units of the scale, that setting small weights to zero may cost.
 _COST = 1e-8
+#: Most optima, besides the best, from which it is tried to fit again.
+_RIVALS = 3
+#: Weight from which a model without any is tried again.
+_A_LITTLE = 1e-2
 
 
 class SmoothFitter(Fitter):
@@ -60,6 +64,34 @@ class SmoothFitter(Fitter):
         """Fit again, from the solution for equal counts, for one set of counts."""
         twin, chosen = self._ordered
         return put_back(twin._refit(counts, x[chosen]), chosen)
+
+    @override
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        """Fit again without each of the chosen observations, one at a time, (m, P).
+
+        Each goes downhill from the solution for all, and from the other optima that were found
+        there, as far as they are worse: without an observation another may be the best. What has
+        no weight cannot gain any that way, so it is tried from a little weight too. Where that ends
+        on a saddle, Newton's method leads away from it.
+        """
+        counts, objective = self.counts_without(chosen), self.objective
+        found = self.refit_many(counts, x)
+        values = [objective.value(each, u) for each, u in zip(found, counts, strict=True)]
+        for start in self._other_starts(x):
+            others = self.refit_many(counts, start)
+            for row, (other, u) in enumerate(zip(others, counts, strict=True)):
+                value = objective.value(other, u)
+                if value < values[row]:
+                    found[row], values[row] = other, value
+        return np.stack([self.refit(u, each) for each, u in zip(found, counts, strict=True)])
+
+    def _other_starts(self, x: Array) -> list[Array]:
+        """Where to begin besides the solution x, when something little changes."""
+        worst_first = sorted(self.solutions(), key=lambda each: -float(each.objective))
+        best = self.objective.value(x)
+        rivals = [each.x for each in worst_first if each.objective > best][-_RIVALS:]
+        inside = _with_a_little_weight(self.objective.space, x)
+        return rivals if inside is x else [inside, *rivals]
 
     @cached_property
     def _ordered(self) -> tuple[SmoothFitter, Places]:
@@ -185,7 +217,18 @@ def order_of_models(objective: Objective) -> Places:
     return np.lexsort([np.array(places), *reversed(totals)])
 
 
+<<<<<<< HEAD
 def put_back(x: Array, chosen: Places) -> Array:
+=======
+def _with_a_little_weight(space: Space, x: Array) -> Array:
+    """Give a little to the weights that are exactly zero."""
+    z = space.free(x)
+    inside = np.isfinite(z)
+    return x if inside.all() else space.natural(np.where(inside, z, np.log(_A_LITTLE)))
+
+
+def _put_back(x: Array, chosen: Places) -> Array:
+>>>>>>> 3d545fa (Leave out each observation, and say what misleads: influence, suspect numbers, a table of situations)
     """Put parameters, along the last axis, where they were taken from."""
     whole = np.empty_like(x)
     whole[..., chosen] = x

@@ -32,6 +32,7 @@ class Curvature:
 
     jacobian: Array  # (P, D): parameters by D directions
     hessian: Array  # (D, D): J, of minus the total score and log prior
+    slopes: Array  # (D, n): of each score
     variance: Array  # (D, D): I, the sum of squares of the scores' slopes, centred and weighted
 
     def sandwich(self) -> Array:
@@ -66,7 +67,7 @@ def expand_around(objective: Objective, x: Array) -> Curvature:
     moves = central_differences(lambda shift: space.natural(at(shift)), still)
     slopes = directions.T @ space.pull(z, objective.expand(x)[1])  # (D, n)
     centred = deviations(slopes, objective.case_weights)
-    return Curvature(moves.reshape(-1, z.size).T, bent, centred @ centred.T)
+    return Curvature(moves.reshape(-1, z.size).T, bent, slopes, centred @ centred.T)
 
 
 def weight_jacobian(objective: Objective, x: Array) -> Array:

@@ -103,6 +103,11 @@ class VaryingObjective(Objective):
         return self.constant.scores(self.parameters(x))
 
     @override
+    def scores_each(self, x: Array) -> Array:
+        alone = (self.at(np.array([i])) for i in range(self.n_obs))
+        return np.concatenate([each.scores(own) for each, own in zip(alone, x.T, strict=True)])
+
+    @override
     def value(self, x: Array, counts: Array | None = None) -> float:
         if self.is_constant:
             return self.constant.value(self.common(x), counts)

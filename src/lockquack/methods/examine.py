@@ -13,11 +13,13 @@ from lockquack.families.base import Edge
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.identifiability import collinear, duplicates
+from lockquack.fitting.influence import deciding, look_closely, mean_weights
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array, softmax
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import Gathered
+from lockquack.methods.suspicious import examine_numbers
 from lockquack.models.model import sources_of
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
@@ -31,6 +33,7 @@ from lockquack.remarks.draws import HandfulOfDraws, HardlyAnyDraws, TooFewDraws
 from lockquack.remarks.solver import SeveralOptima, StoppedEarly
 from lockquack.remarks.support import NormaliserUnchecked, SlowEdge
 from lockquack.remarks.weights import (
+    FewDecide,
     FewObservations,
     ModelsAlike,
     ModesApart,
@@ -50,6 +53,8 @@ _FEWEST_CARRYING = 20
 #: Share of the starts that should agree on the solution of a problem that is not convex. Below it
 #: 64 further starts found a better one in about every second case, above it in one of thirty.
 _AGREEING = 0.5
+#: Observations from which it is worth a remark that one of them decides.
+_FEWEST_TO_LOOK_AT = 20
 #: Share of the largest model at an observation from which the models count as apart.
 _APART = 0.99
 #: Share of the observations that the second model must then have.
@@ -79,6 +84,8 @@ def examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
             fit.names, gathered.collapsed, fit.mcse, scored, objective.case_weights
         ),
         *examine_size(fitter),
+        *examine_influence(fit),
+        *examine_numbers(fit, gathered.collapsed),
         *examine_weights(fit.names, fitter, solution, fit.mcse, scored),
     ]
 
@@ -99,6 +106,41 @@ def examine_size(fitter: Fitter) -> list[Remark]:
     n = fitter.objective.n_obs
     few = n < FEWEST_OBSERVATIONS and fitter.resamples and fitter.objective.K > 1
     return [FewObservations(n, FEWEST_OBSERVATIONS)] if few else []
+
+
+def examine_influence(fit: Fitted) -> list[Remark]:
+    """Remark on one or a few observations that decide the weights.
+
+    It costs about as much as a step of the solver. Formulas that are costly to apply again,
+    weights that vary, and very few observations, each of which matters, are looked at when asked
+    to, by :meth:`Combination.influence`.
+    """
+    fitter, objective = fit.fitter, fit.objective
+    x, n = fit.solution.x, objective.n_obs
+    costly = not fitter.is_optimum and n > fitter.most_deletions
+    few = np.count_nonzero(objective.counts) < _FEWEST_TO_LOOK_AT
+    if few or costly or objective.K < 2 or not fitter.resamples or fit.pool.varies:
+        return []
+    moved, close, changes = look_closely(fitter, x)
+    found = [i for i in deciding(moved).tolist() if i in close]
+    if not found:
+        return []
+    change = changes[:, np.flatnonzero(close == found[0])[0]]
+    return few_decide(fit.names, mean_weights(objective, x), change, found, fit.observations)
+
+
+def few_decide(
+    names: tuple[str, ...],
+    weights: Array,
+    change: Array,
+    found: Sequence[int],
+    observations: Observations,
+) -> list[Remark]:
+    """Remark on observations, and how the weights change without the first of them, (K,)."""
+    if observations.n < FEWEST_OBSERVATIONS:
+        return []
+    pairs = zip(names, weights.tolist(), (weights + change).tolist(), strict=True)
+    return [FewDecide(tuple(map(observations.describe, found)), observations.n, tuple(pairs))]
 
 
 def examine_modes(objective: Objective) -> list[Remark]:

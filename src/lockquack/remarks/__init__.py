@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lockquack.remarks import densities, draws, likelihoods, limits, solver, support, weights
+from lockquack.remarks import (
+    densities,
+    draws,
+    likelihoods,
+    limits,
+    numbers,
+    solver,
+    support,
+    weights,
+)
 from lockquack.remarks.base import Remark, UnknownRemark
 from lockquack.remarks.warning import remark_of, warn
 
 #: All kinds, in the order in which the documentation explains them.
 REMARKS: dict[str, type[Remark]] = {
     kind.code: kind
-    for topic in (solver, draws, densities, weights, limits, support, likelihoods)
+    for topic in (solver, draws, densities, weights, limits, support, likelihoods, numbers)
     for kind in vars(topic).values()
     if isinstance(kind, type) and issubclass(kind, Remark) and kind is not Remark
 }

@@ -52,6 +52,29 @@ class HardlyAnyDraws(Remark):
 
 
 @dataclass(frozen=True)
+class StuckChain(Remark):
+    """Chains whose draws are all the same, beside others."""
+
+    code = "stuck-chain"
+    category = MonteCarloWarning
+    title = "A chain that does not move"
+    meaning = (
+        "All draws of a chain predict the same, while others differ: the sampler stopped moving "
+        "there. The average over chains is not one over the posterior."
+    )
+    remedy = "Leave the chain out, and find out why it stopped: initial values, step size, priors."
+    example = (("normal",),)
+
+    models: tuple[str, ...]
+
+    def _message(self) -> str:
+        return (
+            f"A chain of {listed(self.models)} does not move: all its draws predict the same, and "
+            "other chains predict something else."
+        )
+
+
+@dataclass(frozen=True)
 class TooFewDraws(Remark):
     """Monte Carlo errors of scores that are large next to their sampling errors."""
 

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from lockquack.errors import IdentifiabilityWarning
+from lockquack.errors import IdentifiabilityWarning, InfluenceWarning
 from lockquack.remarks.base import Remark, listed
 from lockquack.words import LOG_SCORE, Text
+
+#: Models whose weights are named, those that change most.
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,50 @@ class FewObservations(Remark):
     def _message(self) -> str:
         return (
             f"There are {self.count} observation(s), too few for standard errors and intervals, "
-            f"which need at least {self.wanted}. The weights may be anything."
+            f"which need at least {self.wanted}. A few other observations could change "
+            "these weights completely."
+        )
+
+
+@dataclass(frozen=True)
+class FewDecide(Remark):
+    """One or a few observations that decide the weights."""
+
+    code = "few-decide"
+    category = InfluenceWarning
+    title = "A few observations decide"
+    meaning = (
+        "Without one of these observations at least a quarter of the weight would go to other "
+        "models, and at least two fifths of the variance of the weights come from it alone. The "
+        "other observations hardly determine the weights, and the standard errors are unreliable."
+    )
+    remedy = (
+        "Look at the observation: is it right, and do the models mean to describe it? "
+        "`fit.influence()` shows all of them. Where an outcome near an edge of the support "
+        "decides, score other coordinates, as `Hyvarinen()` chooses them by itself."
+    )
+    example = (("observation 119",), 178, (("normal", 0.28, 0.0), ("lognormal", 0.72, 1.0)))
+
+    observations: tuple[str, ...]
+    count: int
+    #: Name of each model, its weight, and that without the first of the observations.
+    weights: tuple[tuple[str, float, float], ...]
+
+    @property
+    @override
+    def subjects(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.weights)
+
+    def _message(self) -> str:
+        first, *more = self.observations
+        most = sorted(self.weights, key=lambda each: -abs(each[2] - each[1]))[:_MOST_NAMED]
+        changes = ", ".join(
+            f"{name!r} {without:.2f} instead of {full:.2f}" for name, full, without in most
+        )
+        also = f"; {', '.join(more)} matter too" if more else ""
+        return (
+            f"The weights depend on {len(self.observations)} of {self.count} observations. Without "
+            f"{first} they would be {changes}{also}."
         )
 
 

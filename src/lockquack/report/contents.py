@@ -25,6 +25,7 @@ from lockquack.remarks.densities import HighParetoK
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
+    from lockquack.combination.influence import Influence
     from lockquack.rules import Hyvarinen
 
 #: Probabilities of the intervals whose coverage is counted.
@@ -55,6 +56,7 @@ class Contents:
     """All numbers of a report."""
 
     fit: Combination
+    influence: Influence | Missing
     comparison: Comparison | Missing
     calibration: Calibration | Missing
     densities: Sequence[DensityPanel] | Missing
@@ -82,6 +84,12 @@ class _Gatherer:
                 self.remarks.append(remark)
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+    def influence(self) -> Influence | Missing:
+        try:
+            return self.fit.influence(progressbar=self.progressbar)
+        except LockquackError as error:
+            return Missing(error.text)
 
     def comparison(self, methods: Any, cv: Any, why_not: str) -> Comparison | Missing:
         if methods is not None and not len(methods):
@@ -169,12 +177,14 @@ def gather_contents(
     """Compute all parts of a report; a part that cannot be computed is replaced by the reason."""
     gatherer = _Gatherer(fit, progressbar)
     why_not = _why_not(fit, thorough)
+    influence = gatherer.influence()
     comparison = gatherer.comparison(methods, cv, why_not)
     calibration = gatherer.calibration(why_not)
     densities = gatherer.densities(obs)
     pareto = gatherer.pareto(why_not)
     remarks = {each.topic: each for each in reversed([*fit.remarks, *gatherer.remarks])}
-    return Contents(fit, comparison, calibration, densities, pareto, list(remarks.values())[::-1])
+    said = list(remarks.values())[::-1]
+    return Contents(fit, influence, comparison, calibration, densities, pareto, said)
 
 
 def _why_not(fit: Combination, thorough: bool | None) -> str:

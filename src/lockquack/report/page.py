@@ -19,6 +19,7 @@ def as_page(contents: Contents, title: str | None, command: str | None) -> str:
         f'<div class="short"><strong>In short</strong>{bullets(sections.in_short(contents))}</div>',
         sections.what_was_combined(contents),
         sections.weights(fit),
+        sections.influence(contents),
         sections.scores(contents),
         sections.calibration(contents),
         sections.predictions(contents),

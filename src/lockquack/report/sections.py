@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _LEVEL = 0.05
 #: Models whose weights by every method fit into the table of methods.
 _FEW_MODELS = 6
+#: Observations in the table of influence.
+_MOST_INFLUENTIAL = 6
 _PACKAGES = ("numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz")
 
 
@@ -148,6 +150,31 @@ def weights(fit: Combination) -> str:
             "probability that the model is true: a wrong model has weight if it corrects another."
         ),
         side_by_side(figure(drawn, caption), table("model", rows.index, columns)),
+    )
+
+
+def influence(contents: Contents) -> str:
+    """Draw the weights without each observation, and name those that matter most."""
+    found = contents.influence
+    if isinstance(found, Missing):
+        return section("Influence", paragraph(f"Not known here. {found.why}", soft=True))
+    rows = found.to_dataframe(_MOST_INFLUENTIAL)
+    weights = [str(column) for column in rows if str(column).startswith("weight[")]
+    columns = [numbers("moved", rows["moved"], 3)]
+    if len(weights) <= _FEW_MODELS:
+        columns += [numbers(name.removeprefix("weight")[1:-1], rows[name], 3) for name in weights]
+    columns.append(numbers("score difference", rows["difference"], 2))
+    drawn = draw_inline("influence", lambda axes: found.plot(ax=axes[0]), 2.7)
+    caption = "Change of each weight when one observation is left out and the weights fitted again."
+    return section(
+        "Influence of single observations",
+        paragraph(
+            "Weights without one observation, those first that move most weight to other models; "
+            f"and what the observation adds to the score of the combination minus that of "
+            f"{found.against}, scored by weights that were fitted without it."
+        ),
+        side_by_side(figure(drawn, caption), table("without", rows.index, columns)),
+        *map(paragraph, found.lines),
     )
 
 
