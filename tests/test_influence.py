@@ -156,11 +156,11 @@ def test_case_weights_are_left_out_whole():
     assert float(fit.weights[0]) + changes[0, i] == pytest.approx(best, abs=1e-4)
 
 
-@pytest.mark.parametrize("make", [lq.lock, lq.stack, lq.select, lq.pseudo_bma], ids=repr)
+@pytest.mark.parametrize("make", ["lock", "stack", "select", "pseudo_bma"])
 def test_many_observations_are_left_out_roughly_and_those_that_matter_exactly(
     make, models, monkeypatch
 ):
-    fit = make(models)
+    fit = getattr(lq, make)(models)
     every = fit.influence(exact=True)
     monkeypatch.setattr(type(fit.fitter), "most_deletions", 0)
     some = fit.influence()
@@ -269,7 +269,7 @@ def test_an_outlier_is_named_by_its_label():
     y[20] = 9.0
     named_y = pd.Series(y, index=pd.Index([f"house {i}" for i in range(50)], name="place"))
     models = {"narrow": plain(named_y, 0.0), "shifted": plain(named_y, 1.2, 1.1)}
-    with pytest.warns(InfluenceWarning, match=r"Without observation 20 \(place=house 20\)"):
+    with pytest.warns(InfluenceWarning, match=r"without observation 20 \(place=house 20\)"):
         fit = lq.lock(models)
     found = fit.influence()
     assert found.deciding == [20]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.fitting.influence import (
     Deletions,
@@ -43,6 +44,7 @@ _NUMBERS_AT_ONCE = 2**22
 _SHOWN = 10
 
 
+@methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
 class Influence:
     """What a fit would be without each observation; printed, those that matter most.
@@ -235,11 +237,13 @@ class Influence:
             if count == n
             else (f"{count} of {n} observations: {ways}; the others to first order")
         )
+        even = (
+            f"The differences are as uneven as if {self.effective:.0f} of {n} observations made "
+            f"them; without the {self.reversing} that add most to it the sum has another sign."
+        )
         return [
             f"{self.label} minus {self.against}, each observation scored by weights fitted without "
-            f"it: {sum_:.1f} ± {se:.1f}. The differences are as uneven as if {self.effective:.0f} "
-            f"of {n} observations made them; without the {self.reversing} that add most to it "
-            "the sum has another sign.",
+            f"it: {sum_:.1f} ± {se:.1f}. {even if self._differences.any() else ''}".rstrip(),
             f"{how}.",
             *(f"Note: {remark}" for remark in self.remarks),
         ]

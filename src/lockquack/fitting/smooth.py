@@ -217,9 +217,6 @@ def order_of_models(objective: Objective) -> Places:
     return np.lexsort([np.array(places), *reversed(totals)])
 
 
-<<<<<<< HEAD
-def put_back(x: Array, chosen: Places) -> Array:
-=======
 def _with_a_little_weight(space: Space, x: Array) -> Array:
     """Give a little to the weights that are exactly zero."""
     z = space.free(x)
@@ -227,8 +224,7 @@ def _with_a_little_weight(space: Space, x: Array) -> Array:
     return x if inside.all() else space.natural(np.where(inside, z, np.log(_A_LITTLE)))
 
 
-def _put_back(x: Array, chosen: Places) -> Array:
->>>>>>> 3d545fa (Leave out each observation, and say what misleads: influence, suspect numbers, a table of situations)
+def put_back(x: Array, chosen: Places) -> Array:
     """Put parameters, along the last axis, where they were taken from."""
     whole = np.empty_like(x)
     whole[..., chosen] = x

@@ -115,5 +115,7 @@ def _has_stuck_chain(collapsed: Collapsed) -> bool:
     each = collapsed.influence.sum(axis=2) if collapsed.influence.size else collapsed.log_influence
     if each.shape[0] < 2 or each.shape[1] < 2 or not np.isfinite(each).all():
         return False
-    whole = float(np.ptp(each))
-    return whole > 0 and bool((np.ptp(each, axis=1) <= _STILL * whole).any())
+    jet, whole = collapsed.jet, float(np.ptp(each))
+    terms = (np.square(jet.grad), jet.curv) if collapsed.influence.size else (jet.logp,)
+    rounding = _STILL * float(sum(np.abs(term).sum() for term in terms))
+    return whole > rounding and bool((np.ptp(each, axis=1) <= _STILL * whole).any())

@@ -17,7 +17,7 @@ from lockquack.plots.style import (
     literal,
     model_colours,
     new_axes,
-    plain,
+    remove_frame,
     shortened,
     whole_ticks,
 )
@@ -80,7 +80,7 @@ def plot_influence(
     ax.set_ylabel("change of the weight without it", fontsize=TEXT)
     whole_ticks(ax)
     ax.margins(x=0.04, y=0.1)
-    plain(ax)
+    remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
     legend_above(ax, handles)
     return ax

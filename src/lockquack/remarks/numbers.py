@@ -39,8 +39,8 @@ class SuspectDerivatives(Remark):
     def _message(self) -> str:
         return (
             f"The gradients of {listed(self.models)} grow with the outcome (by {self.errors:.1f} "
-            "standard errors), where those of a predictive density fall: were they taken in a "
-            "parameter in place of y, or with the wrong sign?"
+            "standard errors), where those of a predictive density fall. Probably they were taken "
+            "in a parameter in place of y, or have the wrong sign."
         )
 
 
@@ -96,7 +96,7 @@ class RepeatedOutcome(Remark):
 
     def _message(self) -> str:
         return (
-            f"{self.count} of {self.n_obs} outcomes are exactly {self.value:g}, and the models are "
+            f"Of {self.n_obs} outcomes {self.count} are exactly {self.value:g}, and the models are "
             "densities, which do not give a single value a probability. Scores and weights depend "
             "on how narrow the models are there."
         )
