@@ -103,6 +103,15 @@ class World:
         return next(iter(first.parameters.values())).shape[:2]
 
     @property
+    def has_one_support(self) -> bool:
+        """Whether all models deem the same outcomes possible."""
+        own = SUPPORTS.get(self.kind)
+        made = [(FAMILIES[each.family], each) for each in self.recipes.values()]
+        ends = {own if each.transform else family.support for family, each in made}
+        # Binomial outcomes end at the number of trials, which is drawn.
+        return len(ends) == 1 and not any("n" in each.parameters for _, each in made)
+
+    @property
     def names(self) -> list[str]:
         """Names of the models."""
         return list(self.recipes)
