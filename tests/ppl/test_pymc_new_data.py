@@ -32,33 +32,34 @@ def _not_compiled():
         yield
 
 
-def mixture(mu):
+def mixture(mu, dims):
     pm.NormalMixture(
-        "y", np.full(2, 0.5), pm.math.stack([mu, mu + 1], axis=-1), 1.0, observed=Y, dims="row"
+        "y", np.full(2, 0.5), pm.math.stack([mu, mu + 1], axis=-1), 1.0, observed=Y, dims=dims
     )
     return lambda y, mu: np.log((stats.norm.pdf(y, mu) + stats.norm.pdf(y, mu + 1)) / 2)
 
 
-def censored(mu):
+def censored(mu, dims):
     pm.Censored(
-        "y", pm.Normal.dist(mu, 1.0), lower=None, upper=1.0, observed=np.minimum(Y, 1.0), dims="row"
+        "y", pm.Normal.dist(mu, 1.0), lower=None, upper=1.0, observed=np.minimum(Y, 1.0), dims=dims
     )
     return lambda y, mu: np.where(y < 1, stats.norm.logpdf(y, mu), stats.norm.logsf(1, mu))
 
 
-def by_hand(mu):
+def by_hand(mu, dims):
     pm.CustomDist(
-        "y", mu, dist=lambda mu, size: pm.Normal.dist(mu, size=size) + 1, observed=Y, dims="row"
+        "y", mu, dist=lambda mu, size: pm.Normal.dist(mu, size=size) + 1, observed=Y, dims=dims
     )
     return lambda y, mu: stats.norm.logpdf(y - 1, mu)
 
 
 @pytest.mark.parametrize("likelihood", [mixture, censored, by_hand])
+@pytest.mark.parametrize("dims", ["row", None])
 @pytest.mark.parametrize("name", NAMES)
-def test_another_number_of_rows(likelihood, name):
+def test_another_number_of_rows(likelihood, name, dims):
     with pm.Model(coords={"row": range(N)}) as model:
         slope = pm.Normal("slope")
-        logp = likelihood(slope * pm.Data(name, X))
+        logp = likelihood(slope * pm.Data(name, X), dims)
     draws = own.prior_draws(model, {})
     fit = lq.equal({"a": lq.from_pymc(model, own.posterior(model, draws))}, scores="in-sample")
     y = np.array([0.3, 1.0, -2.0])
@@ -66,8 +67,22 @@ def test_another_number_of_rows(likelihood, name):
     mu = draws["slope"][..., None] * NEW
     np.testing.assert_allclose(moved.source.all_logp(slice(0, M)), logp(y, mu), rtol=1e-7)
     drawn = fit.predict(**{name: NEW}).sample(7, random_seed=1)["posterior_predictive"]["y"]
-    assert dict(drawn.sizes) == {"chain": 1, "draw": 7, "row": M}
+    assert dict(drawn.sizes) == {"chain": 1, "draw": 7, dims or "obs_id": M}
     assert np.isfinite(drawn).all()
+
+
+def test_vectors_at_another_number_of_rows():
+    with pm.Model() as model:
+        mu = pm.Data("x", X)[:, None] * pm.Normal("slopes", shape=2)
+        pm.MvStudentT("y", nu=5, mu=mu, scale=np.eye(2), observed=RNG.normal(size=(N, 2)))
+    draws = own.prior_draws(model, {})
+    fit = lq.equal({"a": lq.from_pymc(model, own.posterior(model, draws))}, scores="in-sample")
+    drawn = fit.predict(x=[1e6] * M).sample(7, random_seed=1)["posterior_predictive"]["y"]
+    assert drawn.shape == (1, 7, M, 2)
+    # Where outcomes are is where the new covariate puts them.
+    slopes = draws["slopes"].reshape(-1, 2)
+    distance = np.abs(drawn.values[0, :, :, None] / 1e6 - slopes).max(axis=-1).min(axis=-1)
+    assert (distance < 1e-3).all()
 
 
 def test_several_outcomes_at_another_number_of_rows():

@@ -161,6 +161,8 @@ def described(source: S, name: str, parts: Sequence[str] = (), *, original: bool
     require_possible(source, name, source.violated, original=original)
     reasons = [why.not_smooth for why in refused if why is not None and why.not_smooth]
     reasons += [_NOT_SMOOTH[each] for each in names if each in _NOT_SMOOTH]
+    if source.has_atoms:
+        reasons.append("it has atoms: single outcomes with a probability, not a density")
     if not source.differentiable:
         reasons.append("its derivatives in the outcome are not known to the library it comes from")
     edges: tuple[Edge, ...] = ()

@@ -40,6 +40,7 @@ from lockquack.sources.pymc_refusals import (
     require_separate,
 )
 from lockquack.sources.pymc_together import Arranged, arranged
+from lockquack.sources.pytensor_resizing import resized, rows_along
 from lockquack.sources.pytensor_rewriting import Variable
 from lockquack.sources.pytensor_sources import GraphSource, LogDensityGraph
 
@@ -200,7 +201,11 @@ class _Reader:
     def of(cls, model: Any, rvs: Sequence[Variable], posterior: xr.Dataset) -> _Reader:
         outcomes = tuple(outcomes_of(model, rvs))
         whole = arranged(outcomes, random_outcomes(model, rvs))
-        written = graph_of(model, whole.y, whole.logp, whole.random)
+        grid = tuple(whole.observed.shape[: whole.logp.ndim])
+        rows = rows_along(grid)
+        random = None if whole.random is None else resized(whole.random, grid, rows)
+        axes = dict(zip(rows, whole.dims, strict=False))
+        written = graph_of(model, whole.y, whole.logp, random, axes)
         components = None
         if len(outcomes) > 1:
             components = {rv.name: cls.of(model, [rv], posterior).source().likelihood for rv in rvs}
@@ -223,11 +228,10 @@ class _Reader:
         )
         labels = {dim: model.coords.get(dim) for dim in whole.dims}
         labels |= {} if whole.components is None else {whole.dims[-1]: whole.components}
-        shape = tuple(whole.observed.shape[: whole.logp.ndim])
         return cls(
             outcomes,
             graph,
-            Containers.of(written, shape, whole.dims, container_of(model, rvs)),
+            Containers.of(written, grid, whole.dims, container_of(model, rvs)),
             whole.observed,
             whole.dims,
             {dim: pd.Index(each) for dim, each in labels.items() if each is not None},

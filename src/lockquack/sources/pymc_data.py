@@ -33,9 +33,9 @@ class Containers:
     indices: frozenset[str]
     #: Shape of the observations that the model was sampled with.
     shape: tuple[int, ...]
-    #: Named axes of the observations, and the variables that hold the lengths of named axes.
+    #: Axes of the observations, and the variables that hold lengths of axes.
     dims: tuple[str, ...]
-    lengths: Mapping[str, Variable]
+    lengths: Mapping[Variable, str]
     #: The one that holds the outcomes, if one does.
     outcome: str | None = None
 
@@ -67,10 +67,11 @@ class Containers:
 
     def read(self, data: Mapping[str, Any], y: Numeric) -> dict[Variable, Numeric]:
         """Read new values of some of them; that of the outcomes, if there is one, gets these."""
+        sizes = dict(zip(self.dims, y.shape, strict=False))
         read: dict[Variable, Numeric] = {
-            self.lengths[dim]: np.asarray(length, self.lengths[dim].dtype)
-            for dim, length in zip(self.dims, y.shape, strict=False)
-            if dim in self.lengths
+            length: np.asarray(sizes[dim], length.dtype)
+            for length, dim in self.lengths.items()
+            if dim in sizes
         }
         if self.outcome is not None and self.outcome in self.variables:
             holder = self.variables[self.outcome]

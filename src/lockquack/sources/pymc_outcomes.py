@@ -66,8 +66,8 @@ class OutcomeGraph:
     data: Mapping[str, tuple[Variable, Numeric]]
     #: Those of the data that have a name in the model.
     containers: tuple[str, ...]
-    #: Variables that hold the lengths of the model's named axes.
-    lengths: Mapping[str, Variable]
+    #: Variables that hold lengths of axes, with the names of these.
+    lengths: Mapping[Variable, str]
 
 
 def outcomes_of(model: Any, rvs: Sequence[Variable]) -> list[Outcome]:
@@ -108,14 +108,23 @@ def _linked(
     }
 
 
-def graph_of(model: Any, y: Variable, logp: Variable, random: Variable | None) -> OutcomeGraph:
-    """Find what a log density begins with: parameters, by name, and data."""
+def graph_of(
+    model: Any,
+    y: Variable,
+    logp: Variable,
+    random: Variable | None,
+    rows: Mapping[Variable, str],
+) -> OutcomeGraph:
+    """Find what a log density begins with: parameters, by name, and data.
+
+    Some ``rows`` hold the lengths of axes, besides those of the model that do.
+    """
     from pytensor.compile.sharedvalue import SharedVariable
     from pytensor.tensor import TensorType
     from pytensor.tensor.random.type import RandomType
 
     names = {model.rvs_to_values[rv]: rv.name for rv in model.free_RVs}
-    axes = {length: f"length of {dim}" for dim, length in model.dim_lengths.items()}
+    axes = {length: dim for dim, length in model.dim_lengths.items()} | dict(rows)
     theta: dict[str, Variable] = {}
     data: dict[str, tuple[Variable, Numeric]] = {}
     plain: dict[Variable, Variable] = {}
@@ -130,12 +139,12 @@ def graph_of(model: Any, y: Variable, logp: Variable, random: Variable | None) -
                 theta[names[leaf]] = made[leaf]
             else:
                 # An axis may be called like a container.
-                name = axes.get(leaf) or leaf.name or f"data {len(data)}"
+                name = f"data {len(data)}" if leaf in axes or not leaf.name else leaf.name
                 data[name] = made[leaf], np.asarray(leaf.get_value())
         plain[variable] = made[leaf]
     drawn = None if random is None else rebuilt(random, plain)
     containers = tuple(name for name in data if name in model.named_vars)
-    lengths = {dim: made[length] for dim, length in model.dim_lengths.items() if length in made}
+    lengths = {made[length]: dim for length, dim in axes.items() if length in made}
     return OutcomeGraph(y, rebuilt(logp, plain), drawn, theta, data, containers, lengths)
 
 

@@ -172,3 +172,21 @@ def sticks_left_over():
         mu = pm.Normal("mu", 0, 1, shape=3)
         pm.NormalMixture("y", broken * left, mu, sigma=1.0, observed=Y)
     return model
+
+
+@CORPUS.case(
+    "mixture",
+    "amounts that are often exactly 0: a DiracDelta and a normal",
+    goes_in="log",
+    reason="0 has a probability, not a density",
+    says="atoms",
+)
+def point_and_normal():
+    import pymc as pm
+
+    with pm.Model() as model:
+        share = pm.Beta("share", 2, 2)
+        parts = [pm.DiracDelta.dist(0.0), pm.Normal.dist(pm.Normal("mu"), 1.0)]
+        weights = pm.math.stack([1 - share, share])
+        pm.Mixture("y", weights, parts, observed=np.where(Y > np.median(Y), Y, 0.0))
+    return model

@@ -295,3 +295,31 @@ def points_of_both():
         pm.Poisson("home_points", at_home, observed=points[0], dims="match")
         pm.Poisson("away_points", elsewhere, observed=points[1], dims="match")
     return model, {"var_name": ["home_points", "away_points"]}
+
+
+@CORPUS.case("several outcomes", "a generative graph, intervened on by pm.do and observed")
+def intervened():
+    import pymc as pm
+
+    with pm.Model(coords={"unit": range(len(Y))}) as graph:
+        confounder = pm.Normal("z", 0, 1, dims="unit")
+        treated = pm.Normal("x", pm.Normal("a") * confounder, 1.0, dims="unit")
+        pm.Normal("y", pm.Normal("b") * treated + confounder, pm.HalfNormal("s"), dims="unit")
+    return pm.observe(pm.do(graph, {"x": X}), {"y": Y})
+
+
+@CORPUS.case("several outcomes", "confirmatory factors: loadings fixed by set_subtensor")
+def confirmatory_factors():
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    n, items = 4, RNG.normal(3.0, 1.0, size=(4, 6))
+    with pm.Model(coords={"person": range(n), "item": range(6), "factor": ["a", "b"]}) as model:
+        free = pm.Normal("free", 1, 0.5, shape=(2, 3))
+        loadings = pt.set_subtensor(free[:, 0], 1.0)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
+        score = pm.MvNormal("score", 0, chol=chol, dims=("person", "factor"))
+        level, noise = pm.Normal("level", 3, 1, dims="item"), pm.InverseGamma("noise", 5, 10)
+        each = [level[j] + score[:, j // 3] * loadings[j // 3, j % 3] for j in range(6)]
+        pm.Normal("y", pm.math.stack(each).T, noise, observed=items, dims=("person", "item"))
+    return model

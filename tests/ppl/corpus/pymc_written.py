@@ -293,3 +293,14 @@ def failing_operation():
     with pm.Model() as model:
         pm.CustomDist("y", pm.Normal("mu"), logp=Licensed(), observed=POSITIVE)
     return model
+
+
+@CORPUS.case("written by hand", "a model with a name, and one within it")
+def models_with_names():
+    import pymc as pm
+
+    with pm.Model(name="outer") as model:
+        with pm.Model(name="inner"):
+            scale = pm.HalfNormal("scale", 1.0)
+        pm.LogNormal("y", pm.Normal("mu"), scale + 0.1, observed=pm.Data("seen", POSITIVE))
+    return model
