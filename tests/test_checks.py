@@ -375,7 +375,7 @@ def test_arrays_are_checked_against_a_density_only(rng):
 
 def test_there_is_nothing_to_check_without_derivatives():
     counts = lq.from_family("poisson", y=[1, 2], mu=np.ones((2, 3)))
-    with pytest.raises(UnsupportedError, match="log densities only"):
+    with pytest.raises(UnsupportedError, match="is discrete"):
         lq.check(counts)
 
 

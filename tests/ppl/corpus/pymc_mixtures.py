@@ -188,5 +188,5 @@ def point_and_normal():
         share = pm.Beta("share", 2, 2)
         parts = [pm.DiracDelta.dist(0.0), pm.Normal.dist(pm.Normal("mu"), 1.0)]
         weights = pm.math.stack([1 - share, share])
-        pm.Mixture("y", weights, parts, observed=np.where(Y > np.median(Y), Y, 0.0))
+        pm.Mixture("y", weights, parts, observed=np.where(np.median(Y) < Y, Y, 0.0))
     return model
