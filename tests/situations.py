@@ -467,6 +467,13 @@ def _() -> str:
     return "rough" if "are rough" in compared(two(outcomes(40))).caution else "nothing"
 
 
+@situation("five observations", "compare: standard errors", "“no standard errors and no verdicts”")
+def _() -> str:
+    table = compared(two(outcomes(5)))
+    silent = table["dse"].isna().all() and set(table["verdict"]) <= {"best", "unclear"}
+    return "no standard errors and no verdicts" if silent and table.caution else "numbers"
+
+
 @situation("differences that rest on a high k̂", "compare: verdicts", "pareto-k")
 def _() -> Any:
     y = outcomes()

@@ -255,6 +255,16 @@ def test_the_hyvarinen_score_has_no_limits_in_nats():
     assert judge(scores_that_differ_by(-0.05, 0.001), doubtful, in_nats=False)[1] == "worse"
 
 
+def test_few_observations_have_no_verdicts(rng):
+    scores = np.array([0.0, -5.0, -9.0])[:, None] + 1e-3 * rng.normal(size=(3, 12))
+    assert judge(scores, np.zeros((3, 12), dtype=bool)) == ["best", "worse", "worse"]
+    few = scores[:, :9]
+    assert judge(few, np.zeros((3, 9), dtype=bool)) == ["best", "unclear", "unclear"]
+    assert np.isnan(differences(few).se).all()
+    counts = np.append(np.zeros(6), np.ones(6))  # those without weight do not count
+    assert "worse" not in judge(scores, np.zeros((3, 12), dtype=bool), case_weights=counts)
+
+
 def test_what_rests_on_doubtful_observations_is_unclear(rng):
     scores = np.stack([np.zeros(200), 0.5 * rng.normal(size=200)])
     scores[1, :20] -= 3.0

@@ -24,6 +24,7 @@ from lockquack.fitting.influence import (
 from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
 from lockquack.methods.examine import few_decide
+from lockquack.methods.verdicts import error_if_enough
 from lockquack.models.observations import Observations
 from lockquack.numeric import cut
 from lockquack.operators.base import Places
@@ -31,7 +32,7 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.pictures import short_name
 from lockquack.remarks import Remark
-from lockquack.totals import error_of_total, total
+from lockquack.totals import total
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,9 +105,9 @@ class Influence:
 
     @property
     def total(self) -> tuple[float, float]:
-        """Sum of the differences, and its standard error."""
+        """Sum of the differences, and its standard error (NaN for fewer than ten observations)."""
         apart, counts = self.deletions.scores - self.alone, self.observations.weights
-        return float(total(apart, counts)), float(error_of_total(apart, counts))
+        return float(total(apart, counts)), float(error_if_enough(apart, counts))
 
     @property
     def reversing(self) -> int:
@@ -237,13 +238,14 @@ class Influence:
             if count == n
             else (f"{count} of {n} observations: {ways}; the others to first order")
         )
+        error = "" if np.isnan(se) else f" ± {se:.1f}"
         even = (
             f"The differences are as uneven as if {self.effective:.0f} of {n} observations made "
             f"them; without the {self.reversing} that add most to it the sum has another sign."
         )
         return [
             f"{self.label} minus {self.against}, each observation scored by weights fitted without "
-            f"it: {sum_:.1f} ± {se:.1f}. {even if self._differences.any() else ''}".rstrip(),
+            f"it: {sum_:.1f}{error}. {even if self._differences.any() else ''}".rstrip(),
             f"{how}.",
             *(f"Note: {remark}" for remark in self.remarks),
         ]

@@ -59,7 +59,7 @@ def compare(
     allows for the best being chosen after the fact. What exceeds two standard errors, but not that
     limit, is unclear; so are differences below 4 nats, whose standard errors are too small [1]_,
     and those that rest on observations with a high Pareto k̂. The standard errors take the
-    observations as independent.
+    observations as independent; of fewer than ten there are none, and nothing is called worse.
 
     Parameters
     ----------

@@ -9,10 +9,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench, Row
-from lockquack.methods.verdicts import FEW, SIMILAR, differences, judge
-from lockquack.totals import effective_number, error_of_total, total
+from lockquack.methods.verdicts import (
+    FEW,
+    SIMILAR,
+    are_too_few,
+    differences,
+    error_if_enough,
+    judge,
+)
+from lockquack.totals import effective_number, total
 from lockquack.words import by_reason
 
 #: Verdicts of rows that cannot be told from the best.
@@ -67,6 +75,11 @@ class Comparison(pd.DataFrame):
     @property
     def caution(self) -> str:
         """What to know of all standard errors; empty where there is nothing."""
+        if self.attrs["too_few"]:
+            return (
+                f"Fewer than {FEWEST_OBSERVATIONS} observations do not tell how far scores would "
+                "differ for others, so there are no standard errors and no verdicts."
+            )
         if self.attrs["effective_observations"] >= FEW:
             return ""
         return f"Standard errors of fewer than {FEW} observations are rough."
@@ -171,13 +184,17 @@ def tabulate(
     table = table.iloc[np.argsort(-score.to_numpy(), kind="stable")]
     table.insert(0, "rank", np.arange(len(table)))
     comparison = Comparison(table)
+    too_few = are_too_few(bench.n_obs, counts)
     comparison.attrs = {
-        "recommended": _simplest(table, {name: row.complexity for name, row in rows.items()}),
+        "recommended": _simplest(
+            table, {name: row.complexity for name, row in rows.items()}, any_verdict=too_few
+        ),
         "led_by": "elpd" if by_log else "hyvarinen",
         "models": len(bench.models),
         "observations": bench.n_obs,
         "case_weights": None if counts is None else float(counts.sum()),
         "effective_observations": effective_number(counts, bench.n_obs),
+        "too_few": too_few,
         "folds": folds,
         "left_out": dict(left_out),
     }
@@ -213,7 +230,7 @@ def _unsorted(
         "kind": kinds,
         "p_loo": [row.p_loo for row in rows.values()],
         **{f"weight[{name}]": weights[:, k] for k, name in enumerate(bench.models)},
-        "se": error_of_total(log_scores, counts),
+        "se": error_if_enough(log_scores, counts),
         "elpd_loo": elpd,
         "scale": "log",
     }
@@ -229,9 +246,11 @@ def _with_models(methods: Mapping[str, Row], bench: Bench) -> tuple[dict[str, Ro
     return {**methods, **models}, ["method"] * len(methods) + ["model"] * len(models)
 
 
-def _simplest(table: pd.DataFrame, complexity: Mapping[str, int]) -> str:
+def _simplest(
+    table: pd.DataFrame, complexity: Mapping[str, int], *, any_verdict: bool = False
+) -> str:
     """Name the simplest row that cannot be told from the best; of equals, a model."""
-    eligible = table.index[table["verdict"].isin(_NOT_WORSE)]
+    eligible = table.index[table["verdict"].isin((*_NOT_WORSE, *["unclear"] * any_verdict))]
     return str(min(eligible, key=lambda row: (complexity[row], table.loc[row, "kind"] != "model")))
 
 

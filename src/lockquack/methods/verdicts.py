@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lockquack.draws.diagnostics import NOISE_ERRORS
+from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array
 from lockquack.totals import counted, deviations, error_of_total, total
 
@@ -45,7 +46,19 @@ def differences(scores: Array, case_weights: Array | None = None) -> Differences
     if np.isnan(totals).all():
         return Differences(totals, totals)
     apart = scores - scores[np.nanargmax(totals)]
-    return Differences(total(apart, case_weights), error_of_total(apart, case_weights))
+    return Differences(total(apart, case_weights), error_if_enough(apart, case_weights))
+
+
+def error_if_enough(scores: Array, case_weights: Array | None) -> Array:
+    """Estimate the standard errors of totals; NaN where observations are too few for any."""
+    if are_too_few(scores.shape[-1], case_weights):
+        return np.full(scores.shape[:-1], np.nan)
+    return error_of_total(scores, case_weights)
+
+
+def are_too_few(n: int, case_weights: Array | None) -> bool:
+    """Whether the observations are too few to tell how much totals would differ for others."""
+    return counted(case_weights, n) < FEWEST_OBSERVATIONS
 
 
 def simultaneous_limit(
@@ -104,6 +117,8 @@ def judge(
     - ``unclear``: it exceeds two standard errors, which would be enough for a single difference.
     - ``noise``: it does not, or it is below a tenth of a nat.
 
+    Of fewer than ten observations there are no standard errors: all differences are unclear.
+
     Parameters
     ----------
     scores
@@ -125,6 +140,7 @@ def judge(
     found = differences(scores, case_weights)
     if np.isnan(found.total).all():
         return ["not known"] * len(scores)
+    few = are_too_few(scores.shape[1], case_weights)
     limit = simultaneous_limit(scores, random_seed, case_weights)
     best = int(np.nanargmax(total(scores, case_weights)))
     apart = np.where(doubtful | doubtful[best], 0.0, scores - scores[best])
@@ -136,6 +152,8 @@ def judge(
             verdicts.append("not known")
         elif row == best or behind == 0:
             verdicts.append("best")
+        elif few:
+            verdicts.append("unclear")
         elif -behind <= max(NOISE_ERRORS * se, _NEGLIGIBLE if in_nats else 0.0):
             verdicts.append("noise")
         else:
