@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import types
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,7 @@ from lockquack.models.source import Source
 from lockquack.parallel import mapping as parallel
 from lockquack.parallel.cluster import active_client, cluster
 from lockquack.parallel.mapping import map_observations
-from lockquack.parallel.threads import n_threads
+from lockquack.parallel.threads import in_dask_worker, n_threads
 from tests.helpers import lock
 
 # Workers cannot import the tests.
@@ -460,3 +461,9 @@ def test_draws_of_many_times_a_workers_memory():
         jet = model.collapse().jet
     np.testing.assert_allclose(jet.grad[:, 0], mu.mean() - y, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(jet.curv[:, 0], mu.var() - 1.0, rtol=1e-9)
+
+
+def test_dask_that_another_thread_is_importing_just_now(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", types.ModuleType("distributed"))
+    assert not in_dask_worker()
+    assert active_client() is None

@@ -52,6 +52,12 @@ def naming(place: str) -> Iterator[None]:
         raise error.within(place) from error
 
 
+def in_brief(error: Exception) -> str:
+    """Name the kind of another library's error and what it says, in one line."""
+    said = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {said[0][:200]}"
+
+
 class ShapeError(LockquackError):
     """Arrays whose shapes do not fit together."""
 
@@ -106,6 +112,10 @@ class UnknownNameError(LockquackError):
 
 class OverwriteError(LockquackError):
     """A path at which something would be destroyed."""
+
+
+class FileError(LockquackError):
+    """A file that cannot be read, or that does not hold what it should."""
 
 
 class LockquackWarning(UserWarning):

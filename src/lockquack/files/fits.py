@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
 from scipy import sparse
 
-from lockquack.errors import LockquackError
+from lockquack.draws.blocks import Kind
+from lockquack.errors import FileError, naming
+from lockquack.files.contents import (
+    DAMAGED,
+    Contents,
+    making_sense_of,
+    require_unchanged,
+    signed,
+)
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
 from lockquack.fitting.basis import Basis, Term
 from lockquack.fitting.densities import Densities, places_of
@@ -28,12 +36,12 @@ from lockquack.models.design import Design
 from lockquack.models.observations import Observations, as_observations, unknown_outcomes
 from lockquack.operators import Operator
 from lockquack.quadrature.nodes import Nodes, join_nodes
-from lockquack.remarks import read_remark
-from lockquack.rules import RULES
+from lockquack.remarks import Remark, read_remark
+from lockquack.rules import RULES, Rule
 from lockquack.rules.wishes import WISHES
 from lockquack.solvers.base import Solution
 
-_FORMAT = 3
+_FORMAT = 4
 #: What begins the names of all that is in a file, so that no dimension of the user's is called so.
 _OWN = "lockquack_"
 _PARAMETER, _OBS, _PART, _SHARE, _ROW = (
@@ -72,7 +80,7 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
             "by": json.dumps(_covariates(fit)),
         },
     )
-    write(dataset, path)
+    write(signed(dataset), path)
 
 
 def _covariates(fit: Fitted) -> dict[str, Any] | None:
@@ -119,65 +127,140 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
 def read_fit(path: str | Path) -> Fitted:
     """Read a combination; see :func:`lockquack.load`."""
     dataset = read_dataset(path)
-    attrs = dataset.attrs
-    if attrs.get(FORMAT_KEY) != _FORMAT:
-        hint = "" if is_combination(attrs) else " Models are read by lq.from_datatree."
-        raise LockquackError(
-            f"{path} does not hold a combination that this version can read.{hint}"
+    with naming(str(path)):
+        _require_known(dataset.attrs)
+        fitted = _rebuild(Contents(dataset, _OWN), _names(dataset))
+        require_unchanged(dataset)
+    return fitted
+
+
+def _require_known(attrs: Mapping[Any, Any]) -> None:
+    """Refuse what is no combination, or one that this version cannot read."""
+    if not is_combination(attrs):
+        raise FileError("This does not hold a combination. Models are read by lq.from_datatree.")
+    version = attrs[FORMAT_KEY]
+    if isinstance(version, int | np.integer) and version > _FORMAT:
+        raise FileError(
+            f"A later version of lockquack wrote this, in the format {version}; this version reads "
+            f"the format {_FORMAT}. Install the later version, or fit again."
         )
-    obs_dims = json.loads(attrs["obs_dims"])
-    arrays = {str(name).removeprefix(_OWN): array for name, array in dataset.data_vars.items()}
-    starts = json.loads(attrs["starts"])
-    names = tuple(map(str, dataset["model"].values))
+    if version != _FORMAT:
+        raise FileError(
+            f"This combination is in the format {version}; this version of lockquack reads the "
+            f"format {_FORMAT}. Fit again."
+        )
+
+
+def _names(dataset: xr.Dataset) -> tuple[str, ...]:
+    if "model" not in dataset.coords:
+        raise FileError(f"The names of the models are not there. {DAMAGED}")
+    with making_sense_of("the names of the models"):
+        return tuple(map(str, dataset["model"].values.tolist()))
+
+
+def _rebuild(contents: Contents, names: tuple[str, ...]) -> Fitted:
+    observations = _observations(contents)
+    fitter = _fitter(contents, _objective(contents, names, observations.n))
+    starts = contents.json("starts")
     return Fitted(
         names=names,
-        scores=attrs["scores"],
-        label=attrs["label"],
-        observations=_observations(arrays, obs_dims, attrs),
-        fitter=_fitter(attrs, names, {name: array.values for name, array in arrays.items()}),
+        scores=contents.attribute("scores", _read_kind),
+        label=contents.text("label"),
+        observations=observations,
+        fitter=fitter,
         solution=Solution(
-            x=arrays["parameters"].values,
-            objective=np.array(attrs["objective"]),
-            gap=np.array(attrs["gap"]),
-            scale=np.array(attrs["objective_scale"]),
-            converged=np.array(bool(attrs["converged"])),
-            iterations=np.array(attrs["iterations"]),
-            status=np.array(attrs["status"]),
+            x=_parameters(contents, fitter.objective),
+            objective=contents.number("objective"),
+            gap=contents.number("gap"),
+            scale=contents.number("objective_scale"),
+            converged=contents.number("converged") != 0,
+            iterations=contents.number("iterations").astype(int),
+            status=np.array(contents.text("status")),
             starts=None if starts is None else tuple(starts),
-            stationarity=float(attrs["stationarity"]),
+            stationarity=float(contents.number("stationarity")),
         ),
-        mcse=arrays["mcse"].values,
-        remarks=tuple(map(read_remark, json.loads(attrs["remarks"]))),
-        random_seed=json.loads(str(attrs["random_seed"])),
+        mcse=contents.array("mcse", (len(names),)),
+        remarks=contents.attribute("remarks", _read_remarks),
+        random_seed=contents.json("random_seed"),
         models=None,
-        design=_design(attrs),
+        design=contents.attribute("by", _read_design),
     )
 
 
-def _observations(
-    arrays: Mapping[str, xr.DataArray], dims: Sequence[str], attrs: Mapping[str, Any]
-) -> Observations:
-    y = arrays["y"].transpose(*dims, ...).rename(attrs.get("outcome") or None)
-    if not y.notnull().all():
-        return unknown_outcomes(y)
-    observations = as_observations(y, attrs["component_dim"] or None)
-    if "case_weights" not in arrays:
-        return observations
-    return observations.weighted(arrays["case_weights"].values)
+def _observations(contents: Contents) -> Observations:
+    contents.array("y")
+    component_dim, outcome = contents.text("component_dim"), contents.text("outcome")
+    dims = contents.json("obs_dims")
+    with making_sense_of("the observations"):
+        y = contents.arrays["y"].transpose(*dims, ...).rename(outcome or None)
+        if not y.notnull().all():
+            return unknown_outcomes(y)
+        observations = as_observations(y, component_dim or None)
+        if "case_weights" not in contents.arrays:
+            return observations
+        return observations.weighted(contents.array("case_weights", (observations.n,)))
 
 
-def _design(attrs: Mapping[str, Any]) -> Design | None:
-    known = json.loads(attrs.get("by", "null"))
-    return None if known is None else Design.from_description(known["design"])
+def _objective(contents: Contents, names: tuple[str, ...], n_obs: int) -> Objective:
+    """Rebuild what the parameters minimise."""
+    shape = (len(names), n_obs)
+    logp = contents.array("logp", shape)
+    grad = curv = np.zeros((*shape, 0))
+    if {"grad", "curv"} & contents.arrays.keys():
+        curv = contents.array("curv")
+        grad = contents.array("grad", (*shape, *curv.shape[2:]))
+    tables = {
+        wish: (_table(contents, name, shape),)
+        for name, wish in WISHES.items()
+        if {f"{name}_logp", f"{name}_log_measure"} & contents.arrays.keys()
+    }
+    weights = contents.array("case_weights") if "case_weights" in contents.arrays else None
+    return Objective(
+        contents.attribute("operator", _read_operator),
+        _rule(contents),
+        Densities(Jet(logp, grad, curv), tables, weights, places_of(names)),
+        contents.array("concentration", shape[:1]),
+    )
+
+
+def _table(contents: Contents, name: str, shape: tuple[int, int]) -> Nodes:
+    log_measure = contents.array(f"{name}_log_measure")
+    logp = contents.array(f"{name}_logp", (shape[0], *log_measure.shape[:1], shape[1]))
+    return Nodes(logp, log_measure)
+
+
+def _parameters(contents: Contents, objective: Objective) -> Array:
+    """Read the parameters, one for all observations or one for each; refuse what are none."""
+    x: Array = contents.array("parameters")
+    with making_sense_of("the parameters"):
+        complaint = objective.space.complaint(x)
+    if complaint or x.shape[1:] not in ((), (objective.n_obs,)):
+        raise FileError(
+            f"These are no parameters of {objective.operator}: {complaint or 'the shape is wrong'}"
+            f" (of shape {x.shape}, summing to {x.sum():g}). {DAMAGED}"
+        )
+    return x
+
+
+def _fitter(contents: Contents, objective: Objective) -> Fitter:
+    options, known = contents.json("fitter_options"), contents.json("by")
+    if known is not None:
+        with making_sense_of("the attribute 'by'"):
+            return _varying_fitter(objective, known, contents, options["folds_seed"])
+    method = METHODS.get(contents.text("label"))
+    kind = (method and method.fitter) or fitter_for(objective.operator, objective.rule)
+    with making_sense_of("the attribute 'fitter_options'"):
+        given = {name: np.array(v) if isinstance(v, list) else v for name, v in options.items()}
+        return kind(objective, **given)
 
 
 def _varying_fitter(
-    objective: Objective, known: Mapping[str, Any], arrays: Mapping[str, Array], seed: int | None
+    objective: Objective, known: Mapping[str, Any], contents: Contents, seed: int | None
 ) -> Fitter:
     """Rebuild the objective of weights that depend on covariates."""
     terms = tuple(Term(size, likeness) for size, likeness in known["terms"])
     shape = (objective.n_obs, sum(term.size for term in terms))
-    parts = (arrays["share"], arrays["share_function"], arrays["share_start"])
+    parts = tuple(map(contents.array, ("share", "share_function", "share_start")))
     basis = Basis(sparse.csr_array(parts, shape=shape), terms)
     varying = Varying(basis, known["shrinkage"])
     fitter = varying.pose(objective, varying_fitter_for(objective.operator, objective.rule))
@@ -187,28 +270,23 @@ def _varying_fitter(
     return replace(fitter, folds_seed=seed, choice=choice)
 
 
-def _fitter(
-    attrs: Mapping[str, Any], names: tuple[str, ...], arrays: Mapping[str, Array]
-) -> Fitter:
-    """Rebuild the objective and its fitter."""
-    operator = Operator.from_description(json.loads(attrs["operator"]))
-    rule = RULES[attrs["rule"]].from_options(json.loads(attrs["rule_options"]))
-    bare = np.zeros((*arrays["logp"].shape, 0))
-    jets = Jet(arrays["logp"], arrays.get("grad", bare), arrays.get("curv", bare))
-    tables = {
-        wish: (Nodes(arrays[f"{name}_logp"], arrays[f"{name}_log_measure"]),)
-        for name, wish in WISHES.items()
-        if f"{name}_logp" in arrays
-    }
-    densities = Densities(jets, tables, arrays.get("case_weights"), places_of(names))
-    options = json.loads(attrs["fitter_options"])
-    objective = Objective(operator, rule, densities, arrays["concentration"])
-    known = json.loads(attrs.get("by", "null"))
-    if known is not None:
-        return _varying_fitter(objective, known, arrays, options["folds_seed"])
-    method = METHODS.get(attrs["label"])
-    kind = (method and method.fitter) or fitter_for(operator, rule)
-    return kind(
-        objective,
-        **{name: np.array(v) if isinstance(v, list) else v for name, v in options.items()},
-    )
+def _rule(contents: Contents) -> Rule:
+    kind = contents.attribute("rule", RULES.__getitem__)
+    return contents.attribute("rule_options", lambda text: kind.from_options(json.loads(text)))
+
+
+def _read_operator(text: str) -> Operator:
+    return Operator.from_description(json.loads(text))
+
+
+def _read_remarks(text: str) -> tuple[Remark, ...]:
+    return tuple(map(read_remark, json.loads(text)))
+
+
+def _read_design(text: str) -> Design | None:
+    known = json.loads(text)
+    return None if known is None else Design.from_description(known["design"])
+
+
+def _read_kind(text: str) -> Kind:
+    return next(kind for kind in get_args(Kind) if kind == text)

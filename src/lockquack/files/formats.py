@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeVar
 
 import xarray as xr
 
-from lockquack.errors import LockquackError
+from lockquack.errors import FileError, LockquackError, in_brief, naming
 from lockquack.files.places import written_whole
+from lockquack.files.sizes import require_possible_size
 from lockquack.files.unfailing import unfailing
 from lockquack.parallel.cluster import active_client
 
@@ -31,7 +32,8 @@ def read_tree(path: str | Path) -> xr.DataTree:
 def open_tree(path: str | Path) -> xr.DataTree:
     """Open a NetCDF file or Zarr store with groups, without reading the numbers in it."""
     path = _existing(path)
-    with _explaining(path):
+    with explaining(path):
+        require_possible_size(path, to_memory=False)
         return xr.open_datatree(path, cache=False, **_reader(path, flat=False))
 
 
@@ -55,11 +57,10 @@ def _existing(path: str | Path) -> Path:
 
 
 def _read(opener: Callable[..., T], path: Path) -> T:
-    with (
-        _explaining(path),
-        opener(path, **_reader(path, flat=opener is xr.open_dataset)) as opened,
-    ):
-        return opened.load()
+    with explaining(path):
+        require_possible_size(path, to_memory=True)
+        with opener(path, **_reader(path, flat=opener is xr.open_dataset)) as opened:
+            return opened.load()
 
 
 def _reader(path: Path, *, flat: bool) -> dict[str, Any]:
@@ -69,20 +70,26 @@ def _reader(path: Path, *, flat: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _explaining(path: Path) -> Iterator[None]:
-    """Say what is wrong with a file that cannot be read."""
-    try:
-        yield
-    except (OSError, TypeError, ValueError, KeyError) as error:
-        if find_spec("h5netcdf") is None and not path.is_dir():
-            raise ImportError(
-                f"{path} needs h5netcdf, if it is a NetCDF file: pip install 'lockquack[netcdf]'."
+def explaining(path: Path) -> Iterator[None]:
+    """Say which file cannot be read, whatever a library makes of it.
+
+    What is wrong with a damaged file is for each of them another kind of error.
+    """
+    with naming(str(path)):
+        try:
+            yield
+        except (LockquackError, ImportError, PermissionError):
+            raise
+        except Exception as error:
+            if find_spec("h5netcdf") is None and not path.is_dir():
+                raise ImportError(
+                    f"{path} needs h5netcdf, if it is a NetCDF file: pip install "
+                    "'lockquack[netcdf]'."
+                ) from error
+            raise FileError(
+                "This is not a NetCDF file or Zarr store that can be read; it may be damaged, or "
+                f"of another kind ({in_brief(error)})."
             ) from error
-        unreadable = LockquackError(
-            "This is not a NetCDF file or Zarr store that can be read "
-            f"({type(error).__name__}: {error})."
-        )
-        raise unreadable.within(str(path)) from error
 
 
 def write(data: xr.Dataset | xr.DataTree, path: str | Path, *, zarr: bool = False) -> None:
@@ -91,15 +98,38 @@ def write(data: xr.Dataset | xr.DataTree, path: str | Path, *, zarr: bool = Fals
     engine = _engine(path, flat=isinstance(data, xr.Dataset), zarr=zarr)
     with written_whole(path) as unfinished:
         if engine == "zarr":
+            import numcodecs
+
+            # Others than zstd do not notice what has changed, and read beyond what was cut off.
+            checked = {"compressors": [numcodecs.Zstd(checksum=True)]}
             # The third format has no settled specification of strings yet.
-            data.to_zarr(unfinished, mode="w-", zarr_format=2)
+            data.to_zarr(unfinished, mode="w-", zarr_format=2, encoding=_encoding(data, checked))
         elif isinstance(data, xr.Dataset) and engine == "scipy":
-            unfinished.write_bytes(data.to_netcdf(engine="scipy"))
-        elif active_client() is not None:
-            data.to_netcdf(unfinished, engine="h5netcdf")  # by workers, who open it themselves
+            # A copy: what is returned is a view of a buffer that cannot be closed beneath it.
+            unfinished.write_bytes(bytes(data.to_netcdf(engine="scipy")))
         else:
-            with unfailing(unfinished) as file:
-                data.to_netcdf(file, engine="h5netcdf")
+            _write_hdf5(data, unfinished)
+
+
+def _write_hdf5(data: xr.Dataset | xr.DataTree, path: Path) -> None:
+    encoding = _encoding(data, {"fletcher32": True})
+    if active_client() is not None:
+        # By workers, who open it themselves.
+        data.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+        return
+    with unfailing(path) as file:
+        data.to_netcdf(file, engine="h5netcdf", encoding=encoding)
+
+
+def _encoding(data: xr.Dataset | xr.DataTree, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the same be done to all arrays of numbers, wherever they are."""
+    if isinstance(data, xr.DataTree):
+        return {node.path: _encoding(node.to_dataset(), numbers) for node in data.subtree}
+    return {
+        str(name): dict(numbers)
+        for name, variable in data.variables.items()
+        if variable.dtype.kind in "fiubmM" and variable.size and variable.ndim
+    }
 
 
 @contextmanager

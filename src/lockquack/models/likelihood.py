@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lockquack.errors import FileError, in_brief
 from lockquack.families.base import Edge
 from lockquack.jets import Array
 
@@ -63,10 +64,17 @@ class Likelihood:
         """Read it from the attributes of a variable; little is known where there are none."""
         if "lockquack_likelihood" not in attrs:
             return cls(default)
-        fields = json.loads(attrs["lockquack_likelihood"])
-        fields["edges"] = tuple(Edge(**edge) for edge in fields["edges"])
-        fields["not_scored"] = tuple(fields.get("not_scored", ()))
-        return cls(**fields)
+        try:
+            fields = json.loads(attrs["lockquack_likelihood"])
+            fields["edges"] = tuple(Edge(**edge) for edge in fields["edges"])
+            fields["not_scored"] = tuple(fields.get("not_scored", ()))
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FileError(
+                f"Cannot make sense of the attribute 'lockquack_likelihood' ({in_brief(error)}). "
+                "The file was damaged, or a later version of lockquack wrote it: make the model "
+                "again."
+            ) from error
 
     def order_at(self, place: float) -> float | None:
         """Order of the density at a place: 0 inside its support, None outside."""

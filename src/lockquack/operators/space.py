@@ -21,6 +21,8 @@ from lockquack.jets import Array
 Mask = NDArray[np.bool_]
 #: Share of an interval, at its ends, where a parameter counts as at its bound.
 _AT_BOUND = 5e-3
+#: By which sums of weights, and weights that are zero, may be off.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Block(ABC):
     @abstractmethod
     def pull(self, z: Array, slopes: Array) -> Array:
         """Turn slopes in the parameters into slopes in the free coordinates."""
+
+    def complaint(self, x: Array) -> str:
+        """Say why numbers are no parameters of this kind; empty: they are."""
+        return "" if np.isfinite(x).all() else f"{self.name} must be finite numbers"
 
     def log_prior(self, x: Array) -> float:
         """Log density of the prior, up to a constant."""
@@ -100,6 +106,11 @@ class Weights(Block, ABC):
             return np.log(x)
 
     @override
+    def complaint(self, x: Array) -> str:
+        negative = (x < -_ROUNDING).any()
+        return super().complaint(x) or (f"{self.name} must not be negative" if negative else "")
+
+    @override
     def log_prior(self, x: Array) -> float:
         held = self.concentration != 1  # 0 · log 0 is 0
         return float((self.concentration[held] - 1.0) @ np.log(x[held]))
@@ -119,6 +130,11 @@ class Simplex(Weights):
 
     ignores_shifts = True
     moves_in_pairs = True
+
+    @override
+    def complaint(self, x: Array) -> str:
+        whole = np.allclose(x.sum(axis=0), 1.0, rtol=0, atol=_ROUNDING)
+        return super().complaint(x) or ("" if whole else f"{self.name} must sum to one")
 
     def active(self, x: Array, least: float) -> Mask:
         """Which weights are above a share of an equal one."""
@@ -318,6 +334,13 @@ class Space:
         for block in self.blocks:
             yield block, x[start : start + block.size]
             start += block.size
+
+    def complaint(self, x: Array) -> str:
+        """Say why numbers are no parameters; empty: they are."""
+        if len(x) != self.size:
+            return f"there must be {self.size} of them, not {len(x)}"
+        complaints = [block.complaint(part) for block, part in self.parts(x)]
+        return ", ".join(filter(None, complaints))
 
     def natural(self, z: Array) -> Array:
         """Return the parameters at free coordinates."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,18 +13,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from lockquack.errors import LockquackError, ParameterError
-from lockquack.parallel.threads import in_dask_worker, linear_algebra, n_threads
+from lockquack.parallel.threads import ask_dask, in_dask_worker, linear_algebra, n_threads
 
 
 def active_client() -> Any:
     """Return the dask client that is active in this process, or None; nothing is imported."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None or in_dask_worker():
-        return None
-    try:
-        return distributed.default_client()
-    except ValueError:
-        return None
+    return None if in_dask_worker() else ask_dask("default_client")
 
 
 def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:

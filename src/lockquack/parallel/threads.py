@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -76,14 +76,19 @@ def linear_algebra() -> ThreadpoolController:
 
 def in_dask_worker() -> bool:
     """Whether this thread runs a task of dask.distributed, which is not imported to find out."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
+    return ask_dask("get_worker") is not None
+
+
+def ask_dask(function: str) -> Any:
+    """Call a function of dask.distributed that raises ValueError where there is no answer: None.
+
+    Another thread may be importing it just now; then there is nothing yet that could be found.
+    """
+    ask = getattr(sys.modules.get("distributed"), function, None)
     try:
-        distributed.get_worker()
+        return None if ask is None else ask()
     except ValueError:
-        return False
-    return True
+        return None
 
 
 @cache

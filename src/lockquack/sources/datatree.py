@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from lockquack.errors import (
     naming,
     unknown_name,
 )
-from lockquack.files.formats import is_combination, open_tree, read_tree
+from lockquack.files.formats import explaining, is_combination, open_tree, read_tree
 from lockquack.models.containers import (
     CONSTANT_GROUP,
     GROUPS,
     OBSERVED_GROUP,
+    STATISTICS_GROUP,
     log_marginal_likelihood,
     stored_case_weights,
 )
@@ -40,6 +42,8 @@ from lockquack.words import advice
 
 #: Bytes of draws from which a file is not read into memory.
 _LARGE = 2**28
+#: What is read at once, whatever is left there.
+_SMALL = (OBSERVED_GROUP, CONSTANT_GROUP, STATISTICS_GROUP)
 
 
 @own_arithmetic
@@ -144,14 +148,47 @@ def _open(path: Path, lazy: bool | None) -> xr.DataTree:
     if lazy is None and small and active_client() is None:
         tree.close()
         return read_tree(path)
-    chunked = {group: tree[group].to_dataset().map(_in_chunks) for group in draws}
-    others = {name: child.to_dataset() for name, child in tree.children.items()}
-    return xr.DataTree.from_dict({"/": tree.to_dataset(), **others, **chunked})
+    with explaining(path):
+        in_chunks = partial(_in_chunks, path=path)
+        chunked = {group: tree[group].to_dataset().map(in_chunks) for group in draws}
+        others = {name: child.to_dataset() for name, child in tree.children.items()}
+        read = {name: others[name].load() for name in _SMALL if name in others}
+    return xr.DataTree.from_dict({"/": tree.to_dataset(), **others, **read, **chunked})
 
 
-def _in_chunks(array: xr.DataArray) -> xr.DataArray:
+def _in_chunks(array: xr.DataArray, path: Path) -> xr.DataArray:
+    import dask.array as da
+
     stored = array.encoding.get("preferred_chunks")
-    return array.chunk(chunks_for(array.sizes, stored, array.dtype.itemsize))
+    chunks = chunks_for(array.sizes, stored, array.dtype.itemsize)
+    lazy = da.from_array(
+        _Stored(array.variable, path), chunks=tuple(chunks.values()), name=False, asarray=False
+    )
+    return array.copy(data=lazy)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stored:
+    """Draws in a file, of which parts are read when they are needed; errors name the file."""
+
+    variable: xr.Variable
+    path: Path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.variable.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.variable.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.variable.ndim
+
+    def __getitem__(self, key: Any) -> Any:
+        with explaining(self.path):
+            return self.variable[key].values
 
 
 def _from_tree(
