@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import warnings
 from itertools import product
 
@@ -125,6 +126,23 @@ def test_single_bits_that_have_flipped(saved, tmp_path, kind, step):
         path.write_bytes(changed)
         refused += require_message_or_truth(kind, path, truth)
     assert refused > 5
+
+
+def test_a_heap_that_hdf5_would_go_through_for_ever(saved, tmp_path):
+    """The free space at its end says that it is no bytes long."""
+    content = bytearray((saved / "fit.nc").read_bytes())
+    start = content.index(b"GCOL")
+    at, end = start + 16, start + struct.unpack_from("<Q", content, start + 8)[0]
+    while at < end:
+        number, _, _, length = struct.unpack_from("<HHIQ", content, at)
+        if number == 0:
+            break
+        at += 16 + -(-length // 8) * 8
+    struct.pack_into("<Q", content, at + 8, 0)
+    path = tmp_path / "fit.nc"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"fit\.nc: It is damaged: the heap of texts"):
+        lq.load(path)
 
 
 @pytest.mark.parametrize("kind", ["fit", "model", "lazy model"])

@@ -9,13 +9,13 @@ Nothing heavy is imported before there is work to do: asking for help takes no t
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 
-from lockquack.cli.commands import FAILED, INTERRUPTED, MISUSED, NAMES, Command, find_command, near
+from lockquack.cli.commands import FAILED, INTERRUPTED, MISUSED, NAMES, find_command, near
+from lockquack.cli.streams import prepare_streams, printable
 from lockquack.cli.wording import shell_words
 from lockquack.errors import LockquackError, UnknownNameError
 
@@ -24,7 +24,27 @@ _DEBUG = "LOCKQUACK_DEBUG"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        prepare_streams()
+        arguments = sys.argv[1:]
+    debug = "--traceback" in arguments or bool(os.environ.get(_DEBUG))
+    try:
+        status = _run(list(arguments))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("\nlockquack: interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has gone, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        return _explain(error)
+    return status
+
+
+def _run(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help", "help"):
         print(_help())
         return 0 if given else MISUSED
@@ -35,43 +55,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if given[0] not in NAMES:
         hint = near(given[0], NAMES) or f" Choose from {', '.join(NAMES)}."
-        print(f"lockquack: unknown command {given[0]}.{hint}", file=sys.stderr)
+        print(f"lockquack: unknown command {printable(given[0])}.{hint}", file=sys.stderr)
         return MISUSED
     command = find_command(given[0])
     options = command.parser().read(given[1:])
     options.command_line = shlex.join(["lockquack", *given])
     # Before numpy is imported: on small matrices several threads get into each other's way.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return _guarded(command, options)
+    return command.run(options)
 
 
-def _guarded(command: Command, options: argparse.Namespace) -> int:
-    """Run a command; say in one line what went wrong, if something did."""
-    debug = options.traceback or bool(os.environ.get(_DEBUG))
-    try:
-        status = command.run(options)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("\nlockquack: interrupted.", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # whoever read the output has gone, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (LockquackError, OSError, ImportError) as error:
-        if debug:
-            raise
-        print(f"lockquack: {_one_line(error)}", file=sys.stderr)
+def _explain(error: Exception) -> int:
+    """Say in one line what went wrong; return the exit status."""
+    said = printable(_one_line(error))
+    if isinstance(error, LockquackError | OSError | ImportError):
+        print(f"lockquack: {said}", file=sys.stderr)
         return MISUSED if isinstance(error, UnknownNameError) else FAILED
-    except Exception as error:
-        if debug:
-            raise
-        print(
-            f"lockquack: unexpected {type(error).__name__}: {_one_line(error)} This is a fault of "
-            f"lockquack; please report it with what {_DEBUG}=1 shows.",
-            file=sys.stderr,
-        )
-        return FAILED
-    return status
+    print(
+        f"lockquack: unexpected {type(error).__name__}: {said} This is a fault of lockquack; "
+        f"please report it with what {_DEBUG}=1 shows.",
+        file=sys.stderr,
+    )
+    return FAILED
 
 
 def _one_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lockquack.cli.files import find_sources
+from lockquack.cli.streams import printable
 from lockquack.cli.wording import shell_words
 from lockquack.files.places import (
     require_different,
@@ -81,8 +82,10 @@ def write_result(result: Result, options: Namespace) -> None:
     if form == "text" and options.output is None and sys.stdout.isatty() and find_spec("rich"):
         _print_rich(result)
         return
-    text = _as_text(result, form)
-    if options.output is None:
+    shown = options.output is None
+    ascii_only = shown and "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    text = _as_text(result, form, ascii_only=ascii_only)
+    if shown:
         print(text)
     else:
         write_text(options.output, f"{text}\n")
@@ -92,7 +95,7 @@ def write_result(result: Result, options: Namespace) -> None:
 def say(message: str, options: Namespace) -> None:
     """Write a message to standard error, unless it should be quiet."""
     if not options.quiet:
-        print(f"lockquack: {message}", file=sys.stderr)
+        print(f"lockquack: {printable(message)}", file=sys.stderr)
 
 
 def require_writable(
@@ -167,13 +170,15 @@ def _form(options: Namespace) -> Literal["text", "json", "csv"]:
     return "csv" if options.csv or suffix == ".csv" else "text"
 
 
-def _as_text(result: Result, form: Literal["text", "json", "csv"]) -> str:
+def _as_text(result: Result, form: Literal["text", "json", "csv"], *, ascii_only: bool) -> str:
     if form == "json":
-        return json.dumps(as_json(result.record), indent=2, ensure_ascii=False)
+        return json.dumps(as_json(result.record), indent=2, ensure_ascii=ascii_only)
     if form == "csv":
         return result.table.to_csv().rstrip("\n")
-    table, below = result.shown.to_string(), [line.text for line in result.below]
-    return "\n".join([*_wrapped(result.above), "", table, "", *_wrapped(below)]).rstrip()
+    table = result.shown.rename(index=lambda name: printable(str(name))).to_string()
+    below = [line.text for line in result.below]
+    lines = [*_wrapped(result.above), "", table, "", *_wrapped(below)]
+    return printable("\n".join(lines).rstrip())
 
 
 def _wrapped(lines: Iterable[str]) -> list[str]:
@@ -188,7 +193,7 @@ def _print_rich(result: Result) -> None:
 
     console = Console(highlight=False)
     for title in result.above:
-        console.print(Text(title, style="bold" if title == result.above[0] else ""))
+        console.print(Text(printable(title), style="bold" if title == result.above[0] else ""))
     table = Table(box=None, header_style="dim", padding=(0, 1), pad_edge=False)
     table.add_column("", no_wrap=True)
     for name in result.shown:
@@ -198,10 +203,12 @@ def _print_rich(result: Result) -> None:
     for name, row in result.shown.iterrows():
         style = "bold" if str(name).startswith("[") else ""
         cells = [
-            Text(str(cell), style=_STYLES.get(str(cell), "") if column == _VERDICT else "")
+            Text(
+                printable(str(cell)), style=_STYLES.get(str(cell), "") if column == _VERDICT else ""
+            )
             for column, cell in row.items()
         ]
-        table.add_row(Text(str(name)), *cells, style=style)
+        table.add_row(Text(printable(str(name))), *cells, style=style)
     console.print(Padding(table, (1, 0)))
     for line in result.below:
-        console.print(Text(line.text, style=_STYLES[line.kind]))
+        console.print(Text(printable(line.text), style=_STYLES[line.kind]))

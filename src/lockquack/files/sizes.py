@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lockquack.errors import FileError
+from lockquack.files.heaps import require_readable_heaps
 from lockquack.words import advice
 
 #: Bytes of numbers that any file may declare, and how many for each byte of it: what the usual
@@ -72,6 +73,7 @@ def _declared_in_file(path: Path) -> float:
             sizes.append(float(each.size or 0) * each.dtype.itemsize)
 
     if h5py.is_hdf5(path):
+        require_readable_heaps(path)
         with h5py.File(path) as file:
             file.visititems(add)
     return sum(sizes)

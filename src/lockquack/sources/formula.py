@@ -27,6 +27,9 @@ Variables = Mapping[str, xr.DataArray]
 #: The attribute that says how the elements of an array without labels are counted.
 COUNTED_FROM = "lockquack_counted_from"
 
+#: Characters of a formula that are read.
+_LONGEST = 10_000
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
     "log": np.log,
@@ -51,8 +54,17 @@ class Formula:
         expressions = self.parameters or self._own_names(variables)
         names = _Names(variables, y)
         # What differs in labels must not be cut down silently to what it shares.
-        with xr.set_options(arithmetic_join="exact"):  # type: ignore[no-untyped-call]
-            return {name: _evaluate(each, names) for name, each in expressions.items()}
+        with (
+            xr.set_options(arithmetic_join="exact"),  # type: ignore[no-untyped-call]
+            np.errstate(all="ignore"),  # what is not finite is refused as a parameter
+        ):
+            try:
+                return {name: _evaluate(each, names) for name, each in expressions.items()}
+            except RecursionError as error:
+                raise ParameterError(
+                    f"The parameters of {self.family} are nested too deeply. Compute parts of them "
+                    "where the file is made."
+                ) from error
 
     def _own_names(self, variables: Variables) -> dict[str, ast.expr]:
         signatures = FAMILIES[self.family].signatures
@@ -79,9 +91,14 @@ def parse_formula(text: str) -> Formula:
     Traceback (most recent call last):
     lockquack.errors.UnknownNameError: Unknown family 'norml'. Did you mean 'normal'? ...
     """
+    if len(text) > _LONGEST:
+        raise ParameterError(
+            f"The family {text[:40]!r}... has {len(text)} characters; at most {_LONGEST} are read."
+        )
     try:
         parsed = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # Parts that are nested too deeply end the parser in one of the last two.
         raise _unreadable(text) from error
     if isinstance(parsed, ast.Name):
         return Formula(_family(parsed.id))
@@ -203,8 +220,8 @@ def _found(name: str, labels: list[Any], wanted: xr.DataArray) -> xr.DataArray:
 
 def _evaluate(node: ast.expr, names: _Names) -> Any:
     match node:
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return _number(number)
         case ast.Name(id=name):
             return names[name]
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=indices)):
@@ -225,6 +242,14 @@ def _evaluate(node: ast.expr, names: _Names) -> Any:
         f"Cannot compute {ast.unparse(node)!r}: write names of variables, their elements such as "
         f"beta[1], numbers, + - * / **, X @ beta and {', '.join(FUNCTIONS)}."
     )
+
+
+def _number(number: float) -> np.float64:
+    """Read a number as numpy's, which divides by zero and overflows without an error."""
+    try:
+        return np.float64(number)
+    except OverflowError:  # a whole number of hundreds of digits
+        return np.float64(np.inf)
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -290,7 +315,8 @@ def _listed(names: Iterable[object], most: int = 12) -> str:
 
 
 def _unreadable(text: str) -> ParameterError:
+    shown = text if len(text) < 200 else f"{text[:200]}..."
     return ParameterError(
-        f"Cannot read the family {text!r}. Write it like normal(mu=mu, sigma=sigma), or "
+        f"Cannot read the family {shown!r}. Write it like normal(mu=mu, sigma=sigma), or "
         "normal(mu=alpha + beta * x, sigma=sigma, transform=log) for a model of log y."
     )
