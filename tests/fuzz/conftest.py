@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from lockquack.errors import LockquackWarning
 
 #: Cases of all invariants together: those that never change, or ``make fuzz``'s.
-FIXED, WANTED = 400, os.environ.get("FUZZ_CASES")
+FIXED, WANTED = 600, os.environ.get("FUZZ_CASES")
 
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]  # tells little, takes long
 

@@ -10,20 +10,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lockquack as lq
+from lockquack.errors import LockquackError
 from tests.fuzz.layouts import LAYOUTS, laid_out
 from tests.fuzz.pairs import CONVEX, OTHERS, fit_or_none
-from tests.fuzz.worlds import COUNTS, World, worlds
+from tests.fuzz.worlds import CONTINUOUS, COUNTS, World, worlds
 
 fuzzed = pytest.mark.fuzzed
 seeds = st.integers(0, 2**32 - 1)
 convex, others = st.sampled_from(CONVEX), st.sampled_from(OTHERS)
 
 
-def agree(one, other, x=None, *, tolerance=1e-7):
+def agree(one, other, x=None, *, tolerance=1e-7, own=True):
     """Require that the other fit is as good as the one, by the one's own objective.
 
     Weights may differ where the score hardly does; ``x`` are the parameters of the other, in
-    the order of the one.
+    the order of the one. Unless it has no ``own`` objective, that must be the same there.
     """
     objective = one.objective
     x = other.solution.x if x is None else x
@@ -32,7 +33,7 @@ def agree(one, other, x=None, *, tolerance=1e-7):
     limit += np.nan_to_num(float(one.solution.gap)) + np.nan_to_num(float(other.solution.gap))
     best, again = value(one, one.solution.x), value(one, x)
     assert abs(again - best) <= limit, (best, again, limit)
-    assert abs(value(other, other.solution.x) - again) <= limit
+    assert not own or abs(value(other, other.solution.x) - again) <= limit
 
 
 def value(fit, x):
@@ -304,3 +305,37 @@ def test_tables_hold_what_they_say(world, pair, scores):
         np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-9)
     assert repr(fit)
     assert fit._repr_html_()
+
+
+@fuzzed(5)
+@given(world=worlds(models=(2, 3), n=(3, 8)), pair=convex, seed=seeds)
+def test_the_weights_without_an_observation(world, pair, seed):
+    """Leaving one out of a fit is fitting the others, in the same units."""
+    unit = {"scale": 1.0} if pair[1].needs_derivatives else {}
+    fit = fit_or_none(world.models(), *pair, **unit)
+    i = seed % world.n
+    others = np.delete(np.arange(world.n), i)
+    alone = fit_or_none(world.at(others).models(), *pair, **unit)
+    assume(fit is not None and alone is not None)
+    assume(not fit.operator.left_out(len(fit.names)).size)
+    assume(not alone.operator.left_out(len(fit.names)).size)
+    x = fit.influence().weights.values[:, i]
+    best, found = value(alone, alone.solution.x), value(alone, x)
+    assert abs(found - best) <= 1e-6 * max(float(alone.solution.scale), world.n, 1.0)
+
+
+@fuzzed(5)
+@given(world=worlds(CONTINUOUS, models=(1, 4), n=(4, 12)), seed=seeds)
+def test_observations_in_parts(world, seed):
+    """Sums over parts, in any order, are sums over all: the weights are those of lock."""
+    rule = lq.Hyvarinen()
+    fit = fit_or_none(world.models(), lq.Locking(), rule)
+    assume(fit is not None and not fit.operator.left_out(len(fit.names)).size)
+    order = np.random.default_rng(seed).permutation(world.n)
+    cut = 1 + seed % (world.n - 1)
+    parts = [world.at(rows).models() for rows in (order[:cut], order[cut:])]
+    try:
+        running = lq.running_lock(parts[0], rule=rule).update(parts[1])
+    except LockquackError:
+        assume(False)  # one observation has no spread, and parts may lack what the whole has
+    agree(fit, running, running.solution.x, tolerance=1e-7, own=False)
