@@ -307,6 +307,87 @@ def test_predictions_at_new_covariates(x):
         lq.stack(models).predict(x=new, by=new[:, 0])
 
 
+def test_compare_has_both(models, x):
+    table = lq.compare(models, ["stack", "lock", "equal"], by=pd.Series(x, name="x"), cv=5)
+    assert {"stack", "lock", "equal", "stack ~ x", "lock ~ x"} <= set(table.index)
+    assert "equal ~ x" not in table.index
+    assert table.loc["stack ~ x", "elpd"] > table.loc["stack", "elpd"] + 4
+    weights = [table.loc["stack ~ x", f"weight[{name}]"] for name in models]
+    assert sum(weights) == pytest.approx(1.0)
+
+
+def test_compare_chooses_the_shrinkage_without_the_fold(models, x):
+    """What is held out has no part in its own score: refit by hand."""
+    fold = np.arange(N) % 3
+    by = pd.Series(x, name="x")
+    table = lq.compare(models, ["stack"], by=by, cv=fold)
+    elpd = 0.0
+    whole = lq.stack(models, by=by)
+    for f in range(3):
+        counts = (fold != f).astype(float)
+        found = whole.fitter.refit(counts, whole.solution.x)
+        elpd += whole.objective.at(np.flatnonzero(fold == f)).scores(found).sum()
+        again = replace(whole.fitter, choice=None).choose(counts)
+        assert again.n_obs == counts.sum()
+    assert table.loc["stack ~ x", "elpd"] == pytest.approx(elpd, abs=1e-6)
+
+
+def test_pictures_and_report(models, x, tmp_path):
+    curves = lq.stack(models, by=pd.Series(x, name="x"), shrinkage=1.0)
+    assert curves.plot_weights_at().get_xlabel() == "x"
+    assert curves.plot_weights().get_xlabel() == "weight"
+    sides = lq.stack(models, by=lq.Spline(x, name="x") + lq.Groups(SIDE, "side"), shrinkage=1.0)
+    names = [label.get_text() for label in sides.plot_weights_at("side").get_yticklabels()]
+    assert names == ["left", "right"]
+    with pytest.raises(ParameterError, match="say over which"):
+        sides.plot_weights_at()
+    towns = lq.stack(models, by=lq.Groups(np.arange(N) % 40, "town"), shrinkage=1.0)
+    assert towns.plot_weights_at().get_xlabel() == "town"  # numbers, drawn as such
+    many = lq.Groups([f"t{i % 40}" for i in range(N)], "town")
+    mapped = lq.stack(models, by=many, shrinkage=1.0).plot_weights_at()
+    assert mapped.get_ylabel() == "40 groups of town, sorted"
+    sides.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Weights by x" in page
+    assert "Weights by side" in page
+
+
+def test_dask_and_threads_change_nothing(x):
+    dask = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(9)
+    y, mu = rng.normal(size=N), rng.normal(size=(2, 2, 100, N))
+    fits = []
+    for wrap in (np.asarray, lambda a: dask.from_array(a, chunks=(2, 50, 20))):
+        dims = ["chain", "draw", "obs_id"]
+        models = {
+            name: lq.from_family("normal", y=y, mu=xr.DataArray(wrap(m), dims=dims), sigma=s)
+            for name, m, s in (("a", mu[0], 1.0), ("b", mu[1], 2.0))
+        }
+        fits.append(lq.lock(models, by=x, shrinkage=1.0))
+    np.testing.assert_allclose(fits[0].weights, fits[1].weights, atol=1e-12)
+
+
+def test_the_command_line(models, x, tmp_path, capsys):
+    from lockquack.cli import main
+
+    y = next(iter(models.values())).observations.values[:, 0]
+    pd.DataFrame({"y": y, "x": x, "side": SIDE}).to_csv(tmp_path / "data.csv", index=False)
+    rng = np.random.default_rng(7)
+    for name, at in (("down", -1.0), ("up", 1.0)):
+        draws = pd.DataFrame({"mu": at + 0.05 * rng.normal(size=200), ".chain": np.arange(200) % 4})
+        draws.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = [str(tmp_path / f"{name}.csv") for name in ("down", "up")]
+    given = ["--y", f"{tmp_path / 'data.csv'}:y", "--family", "normal(mu=mu, sigma=1)"]
+    assert main(["weights", *files, *given, "--operator", "linear", "--by", "x,side"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Weights by x (5 splines of degree 2) and side (2 groups)" in said
+    by = ["--by", f"{tmp_path / 'data.csv'}:x", "--methods", "stack"]
+    assert main(["compare", *files, *given, *by]) == 0
+    assert "stack ~ x" in capsys.readouterr().out
+    assert main(["weights", *files, *given, "--by", "county"]) == 2
+    assert "county" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("how", "error", "says"),
     [

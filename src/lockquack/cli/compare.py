@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
+    add_by,
     add_cluster,
     add_methods,
     add_output,
@@ -23,6 +24,7 @@ def _add_options(parser: ArgumentParser) -> None:
         group, 'which methods, such as "lock,stack,select" (default: all that these models allow)'
     )
     add_scores(group)
+    add_by(group)
     add_cluster(parser)
     add_output(parser)
 
@@ -30,7 +32,7 @@ def _add_options(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     from lockquack.cli.fitting import hyvarinen
     from lockquack.cli.output import Line, Result, hear_warnings, require_writable, write_result
-    from lockquack.cli.sources import read_models
+    from lockquack.cli.sources import read_by, read_models
     from lockquack.methods.compare import compare
     from lockquack.parallel.cluster import cluster
 
@@ -41,6 +43,7 @@ def _run(options: Namespace) -> int:
             models,
             options.methods,
             cv=options.cv,
+            by=read_by(options),
             hyvarinen=hyvarinen(options),
             scores=options.scores,
             random_seed=options.seed,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockquack.cli.options import progressbar
+from lockquack.cli.sources import read_by
 from lockquack.combination.combination import Combination
 from lockquack.combination.verbs import combine, quack
 from lockquack.errors import ConvergenceWarning, ParameterError
@@ -24,6 +25,7 @@ def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
         "prior": options.prior,
         "scores": options.scores,
         "scale": options.scale,
+        "by": read_by(options),
         "random_seed": options.seed,
         "progressbar": progressbar(options),
     }

@@ -105,11 +105,22 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
         "(default: 1.01; 1 for linear by log)",
     )
     add_scores(group)
+    add_by(group)
     group.add_argument(
         "--scale",
         type=numbers,
         metavar="S",
         help="unit of the outcome for the Hyvärinen score (default: its standard deviation)",
+    )
+
+
+def add_by(parser: argparse._ActionsContainer) -> None:
+    """Add the covariates that weights may depend on."""
+    parser.add_argument(
+        "--by",
+        metavar="[FILE:]NAME[,NAME...]",
+        help="let the weights depend on these columns of a CSV file (default: that of --y), "
+        "numbers smoothly and anything else by groups, as far as cross-validation has it",
     )
 
 

@@ -71,7 +71,8 @@ def _run(options: Namespace) -> int:
         models = read_models(options)
         _require_draws(models, options.operator)
         fit = fit_models(models, options)
-        weights = ", ".join(f"{name} {float(w):.3f}" for name, w in fit.weights.to_series().items())
+        mean = fit.to_dataframe()["weight"].iloc[1:]
+        weights = ", ".join(f"{name} {float(w):.3f}" for name, w in mean.items())
         say(f"weights: {weights}", options)
         tree = fit.sample(
             options.draws,

@@ -22,7 +22,7 @@ from lockquack.models.observations import as_observations
 from lockquack.models.source import Source
 from lockquack.models.transformed import TransformedSource, on_natural_scale, preimages
 from lockquack.sources.arrays import from_arrays
-from lockquack.sources.csv import choose_outcome, read_data, read_draws
+from lockquack.sources.csv import choose_outcome, read_columns, read_data, read_draws
 from lockquack.sources.datatree import agreeing, case_weights
 from lockquack.sources.family import from_family
 from lockquack.sources.formula import Formula, parse_formula
@@ -119,6 +119,21 @@ def read_case_weights(given: str | None, outcome: Outcome | None) -> Any:
         found = read_outcome(given)
         return None if found is None else found.y
     return outcome.data.get(given, given) if outcome is not None else given
+
+
+def read_by(options: Namespace) -> dict[str, Any] | None:
+    """Read ``[FILE:]NAME[,NAME...]``, columns of a CSV file; by default of that of ``--y``."""
+    if options.by is None:
+        return None
+    path, _, names = options.by.rpartition(":")
+    if not path:
+        if options.y is None:
+            raise ParameterError(f"Say where the columns of --by are: --by FILE:{options.by}.")
+        path = options.y if Path(options.y).exists() else options.y.rpartition(":")[0]
+    if not Path(path).exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    table = read_columns(Path(path), names.split(","))
+    return {name: column.to_numpy() for name, column in table.items()}
 
 
 def read_outcome(given: str | None) -> Outcome | None:

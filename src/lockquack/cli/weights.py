@@ -78,6 +78,8 @@ def _table(fit: Combination, options: Namespace) -> pd.DataFrame:
     draws = fit.bootstrap(
         options.bootstrap, random_seed=options.seed, progressbar=progressbar(options)
     )
+    if fit.design is not None:
+        draws = draws.mean([dim for dim in draws.dims if dim not in ("draw", "model")])
     rows = list(fit.names)
     table.loc[rows, "weight_se"] = draws.std("draw", ddof=1).values
     for column, p in (("weight_5%", 0.05), ("weight_95%", 0.95)):
@@ -113,7 +115,8 @@ def _record(fit: Combination, table: pd.DataFrame) -> dict[str, Any]:
         "scores": fit.scores,
         "observations": fit.observations.n,
         "case_weights": fit.objective.n_counted if fit.observations.weights is not None else None,
-        "weights": dict(zip(fit.names, fit.weights.values.tolist(), strict=True)),
+        "weights": table["weight"].iloc[1:].to_dict(),
+        "by": None if fit.design is None else fit.what_varies,
         "parameters": {str(name): each.values for name, each in fit.parameters.data_vars.items()},
         "table": table,
         "converged": bool(fit.solution.converged),

@@ -226,6 +226,7 @@ class Combination(Fitted):
     plot_densities = shortcut(Prediction.plot_densities, calibrates=True)
     plot_pit = shortcut(Prediction.plot_pit, calibrates=True)
     plot_weights = pictures.plot_weights
+    plot_weights_at = pictures.plot_weights_at
     plot_scores = pictures.plot_scores
     report = write_report
 

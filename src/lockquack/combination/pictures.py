@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from lockquack.combination.varying import weights_over
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
 from lockquack.prediction.pictures import by_name, short_name
@@ -68,6 +69,41 @@ def plot_weights(
         remarks=_phases(self) if len(shown) == 1 else None,
         ax=ax,
     )
+
+
+def plot_weights_at(
+    self: Combination, covariate: str | None = None, *, prob: float = 0.9, ax: Axes | None = None
+) -> Axes:
+    """Draw how the weights depend on a covariate, with intervals from the Bayesian bootstrap.
+
+    Lines with bands over a number; points, or a map, over groups.
+
+    Parameters
+    ----------
+    covariate
+        Which one, where there are several; the others are then at the average of their functions.
+    prob
+        Probability of the intervals.
+    ax
+        Axes to draw on, by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The covariate, or the groups, and the weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> age = lq.Spline(np.linspace(20, 70, 40), name="age")
+    >>> fit = lq.lock(lq.example_models(), by=age, shrinkage=1.0)
+    >>> fit.plot_weights_at().get_xlabel()
+    'age'
+    """
+    from lockquack.plots import plot_weights_at
+
+    return plot_weights_at(weights_over(self, covariate, prob), ax=ax)
 
 
 def plot_scores(

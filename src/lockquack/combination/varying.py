@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import ParameterError, ShapeError, UnsupportedError
+from lockquack.errors import ParameterError, ShapeError, UnsupportedError, unknown_name
 from lockquack.fitting.basis import Basis
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array
@@ -55,14 +55,32 @@ def weights_at(self: Combination, by: Any = None, *, prob: float = 0.9) -> xr.Da
     >>> fit.weights_at(["right"])["weight"].shape
     (2, 1)
     """
-    share = as_probability("prob", prob)
     design = require_design(self)
-    places = design.everywhere() if by is None else design.places(by)
-    if by is not None:
-        _tell_of_unseen(design, by)
-    weights = pool_at(self, places.basis).weights
-    known = {"weight": weights, **_spread(self, places.basis, share)}
-    return _labelled(known, places, self.names).assign_attrs(prob=share)
+    if by is None:
+        return _weights_there(self, design.everywhere(), prob)
+    _tell_of_unseen(design, by)
+    return _weights_there(self, design.places(by), prob)
+
+
+def weights_over(fit: Combination, covariate: str | None, prob: float) -> xr.Dataset:
+    """Weights over the range of one covariate, by name; it may be left out if there is one."""
+    design = require_design(fit)
+    if covariate is None and len(design.terms) > 1:
+        raise ParameterError(
+            f"The weights depend on {design.says}; say over which to draw them, such as "
+            f"{design.names[0]!r}."
+        )
+    name = design.names[0] if covariate is None else covariate
+    if name not in design.names:
+        raise unknown_name("covariate", name, design.names)
+    return _weights_there(fit, design.over(name), prob)
+
+
+def _weights_there(fit: Combination, places: Places, prob: float) -> xr.Dataset:
+    share = as_probability("prob", prob)
+    weights = pool_at(fit, places.basis).weights
+    known = {"weight": weights, **_spread(fit, places.basis, share)}
+    return _labelled(known, places, fit.names).assign_attrs(prob=share)
 
 
 def require_design(fit: Combination) -> Design:
@@ -111,9 +129,10 @@ def what_varies(fit: Combination) -> str:
             f"{says}: the data do not ask for it. Cross-validation chose constant weights; the "
             f"best others are worth {gain:+.1f} ± {se:.1f} (total score)."
         )
+    some = "" if choice.n_obs == fit.observations.n else f" of {choice.n_obs} observations"
     return (
-        f"{says}: shrinkage {choice.shrinkage:.3g}, chosen by cross-validation, where it is worth "
-        f"{choice.gain:+.1f} ± {choice.gain_se:.1f} (total score) over constant weights."
+        f"{says}: shrinkage {choice.shrinkage:.3g}, chosen by cross-validation{some}, where it is "
+        f"worth {choice.gain:+.1f} ± {choice.gain_se:.1f} (total score) over constant weights."
     )
 
 

@@ -23,6 +23,8 @@ _FOLDS = 10
 _ERRORS = 1.0
 #: Observations from which there is a choice; of fewer, weights are constant.
 FEWEST = 20
+#: Groups by which λ is chosen at most: it is about any of them, however many there are.
+MOST_GROUPS = 200
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from lockquack.fitting.basis import Basis
+from lockquack.fitting.basis import Basis, groups
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
-from lockquack.fitting.shrinkage import CONSTANT, FEWEST, Choice, choose, deal_folds, shrinkages
+from lockquack.fitting.shrinkage import (
+    CONSTANT,
+    FEWEST,
+    MOST_GROUPS,
+    Choice,
+    choose,
+    deal_folds,
+    shrinkages,
+)
 from lockquack.jets import Array
 from lockquack.operators.space import Space
 from lockquack.solvers.base import Solution
@@ -178,18 +186,30 @@ class VaryingFitter(Fitter):
     def choose(self, counts: Array) -> Choice:
         """Choose λ by cross-validation of the weights, with these counts of the observations."""
         rng = np.random.default_rng(self.folds_seed)
-        chosen = np.flatnonzero(counts > 0)
+        chosen, some = self._for_choice(np.flatnonzero(counts > 0), rng)
         if chosen.size < FEWEST:
             return CONSTANT
-        if chosen.size > self.most_for_choice:
-            chosen = np.sort(rng.choice(chosen, self.most_for_choice, replace=False))
-        some = replace(self, objective=self.objective.at(chosen))
         counts = counts[chosen]
         constant = some.constant.refit(counts, some.constant.solve().x)
         grid = shrinkages(some.stiffness(counts, constant))
         folds = deal_folds(rng, chosen.size)
-        scores = some.held_out_scores(grid, folds, counts, self.objective.everywhere(constant))
+        scores = some.held_out_scores(grid, folds, counts, some.objective.everywhere(constant))
         return choose(grid, scores, counts)
+
+    def _for_choice(
+        self, chosen: NDArray[np.intp], rng: np.random.Generator
+    ) -> tuple[NDArray[np.intp], Self]:
+        """Take some observations, of some groups, where there are very many."""
+        objective, group = self.objective, self.objective.basis.group
+        basis = objective.basis
+        if group is not None and basis.size > MOST_GROUPS:
+            kept = np.sort(rng.choice(basis.size, MOST_GROUPS, replace=False))
+            chosen = chosen[np.isin(group[chosen], kept)]
+            basis = groups(np.minimum(np.searchsorted(kept, group), kept.size - 1), kept.size)
+        if chosen.size > self.most_for_choice:
+            chosen = np.sort(rng.choice(chosen, self.most_for_choice, replace=False))
+        varying = replace(objective.at(chosen), basis=basis.at(chosen))
+        return chosen, replace(self, objective=varying)
 
     #: Observations that λ is chosen by at most: it does not depend on how many there are.
     most_for_choice: ClassVar[int] = 20_000

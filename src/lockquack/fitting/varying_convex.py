@@ -29,6 +29,8 @@ from lockquack.solvers.simplices_qp import Form, simplices_qp
 #: Most Newton steps of problems that are solved together, and the change of a weight at which one
 #: has settled: the next change would be about the square of it.
 _STEPS, _SETTLED = 12, 1e-5
+#: Gap, in units of the scale, of problems of which only the scores or the spread matter.
+_ROUGH = 1e-8
 #: Numbers of a batch of problems that are held at once.
 _NUMBERS_AT_ONCE = 2**22
 
@@ -101,7 +103,7 @@ class VaryingConvexFitter(VaryingFitter):
         form = basis.assembled(sums, K, shrinkages)
         pull = np.stack([basis.penalty @ each for each in v]) * shrinkages[:, None, None]
         linear = gradient / 2 + pull - form.times(v)
-        return simplices_qp(form, linear, self._alpha).x.reshape(x.shape)
+        return simplices_qp(form, linear, self._alpha, tol=_ROUGH, refine=False).x.reshape(x.shape)
 
     def _expand(self, v: Array, counts: Array) -> tuple[Array, Array]:
         """Slopes, (B, K), and sums of half the Hessians, of minus the total score alone."""
@@ -242,7 +244,8 @@ class VaryingLockingHyvarinen(VaryingConvexFitter):
         """Solve programmes of such sums, (problem, P)."""
         pairs, c = (np.stack(each) for each in zip(*sums, strict=True))
         form = self.objective.basis.assembled(pairs, self.objective.K, shrinkages)
-        return simplices_qp(form, c, self._alpha).x.reshape(len(c), -1)
+        found = simplices_qp(form, c, self._alpha, tol=_ROUGH, refine=False)
+        return found.x.reshape(len(c), -1)
 
     def _quadratic(
         self, counts: Array, chosen: NDArray[np.intp] | None = None

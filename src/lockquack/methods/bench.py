@@ -133,7 +133,8 @@ class Bench:
         )
         for fold, part in zip(folds, found, strict=True):
             scores[:, fold] = part
-        return Row(pool.weights, scores[0], scores[1], method.complexity)
+        weights = fitter.objective.mean_weights(solution.x)
+        return Row(weights, scores[0], scores[1], method.complexity)
 
     def single_models(self) -> dict[str, Row]:
         """Return a row for each model by itself."""
@@ -218,7 +219,7 @@ def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Ar
     fitter = held_out.fitter
     counts = fitter.objective.counts.copy()
     counts[fold] = 0.0
-    x = fitter.refit(counts, held_out.x)
+    x = fitter.objective.at(fold).parameters(fitter.refit(counts, held_out.x))
     scores = np.full((len(held_out.objectives), fold.size), np.nan)
     for row, objective in zip(scores, held_out.objectives, strict=True):
         if objective is not None:

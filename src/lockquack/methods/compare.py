@@ -13,13 +13,15 @@ from lockquack.arithmetic import own_arithmetic
 from lockquack.checks.models import check_models, kind_of_scores
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.fitting.varying_convex import VaryingConvexFitter
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench
 from lockquack.methods.comparison import Comparison, tabulate
-from lockquack.methods.fit import log_probabilities, require_seed
+from lockquack.methods.fit import log_probabilities, require_seed, vary
 from lockquack.methods.folds import Fold, read_folds
 from lockquack.methods.method import METHODS, Method, method_for
 from lockquack.models.model import already_said
+from lockquack.models.observations import Observations
 from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
 from lockquack.registry import require_known
@@ -37,6 +39,7 @@ def compare(
     methods: Sequence[str] | Mapping[str, Any] | None = None,
     *,
     cv: int | ArrayLike = 10,
+    by: Any = None,
     hyvarinen: Hyvarinen | None = None,
     log_marginal_likelihood: Any = None,
     scores: Kind = "loo",
@@ -70,6 +73,10 @@ def compare(
         default all that these models allow.
     cv
         Number of folds, or the fold of each observation (for grouped data).
+    by
+        Covariates that the weights may depend on, as for :func:`lock`. Methods whose weights can
+        are then in the table twice, the second time as ``lock ~ age``; by default those whose
+        problem is convex. How much their weights are shrunk is chosen for each fold without it.
     hyvarinen
         Another form of the Hyvärinen score, such as ``Hyvarinen(transform=None)``; by default in
         the coordinates in which all models live on the whole line.
@@ -129,6 +136,9 @@ def compare(
     bench = Bench.build(models, hyvarinen or Hyvarinen(), scores, progressbar)
     wanted = _read_methods(methods, bench, log_marginal_likelihood, random_seed)
     observations = next(iter(models.values())).observations
+    if by is not None:
+        varying = _varied(wanted, by, observations, random_seed, only_convex=methods is None)
+        wanted = {**wanted, **varying}
     folds = read_folds(cv, observations, random_seed)
     _require_training(folds, bench.case_weights)
     rows, left_out = {}, {}
@@ -180,6 +190,26 @@ def _by_own_name(methods: Any) -> dict[str, str]:
     for name in listed:
         require_known("method", name, METHODS)
     return {name: name for name in listed}
+
+
+def _varied(
+    methods: Mapping[str, Method],
+    by: Any,
+    observations: Observations,
+    random_seed: int,
+    *,
+    only_convex: bool,
+) -> dict[str, Method]:
+    """Return those methods whose weights can depend on covariates, as they then are."""
+    found = {}
+    for name, method in methods.items():
+        try:
+            design, varied = vary(method, by, "auto", observations, random_seed)
+        except UnsupportedError:
+            continue
+        if design is not None and (not only_convex or issubclass(varied.kind, VaryingConvexFitter)):
+            found[f"{name} ~ {' + '.join(design.names)}"] = varied
+    return found
 
 
 def _usual_methods(bench: Bench, log_marginal_likelihood: Any) -> list[str]:

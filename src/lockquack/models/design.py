@@ -264,8 +264,7 @@ class Design:
     def everywhere(self) -> Places:
         """Return the functions over the range of each covariate, the others at their average."""
         if len(self.terms) == 1:
-            (term,) = self.terms
-            return Places(term.basis(term.places()), term.name, {term.name: term.labels()})
+            return self.over(self.names[0])
         parts, names, labels = [], [], []
         for term in self.terms:
             at = term.places()
@@ -276,15 +275,19 @@ class Design:
         coords = {"covariate": np.array(names), "value": np.array(labels)}
         return Places(Basis(share, parts[0].terms), "row", coords)
 
+    def over(self, name: str) -> Places:
+        """Return the functions over the range of one covariate, the others at their average."""
+        term = self.terms[self.names.index(name)]
+        return Places(self._averaging(term.places(), term), name, {name: term.labels()})
+
     def _averaging(self, at: Values, varied: Term) -> Basis:
-        return together(
-            [
-                varied.basis(at)
-                if term is varied
-                else features(np.full((len(at), term.size), 1.0 / term.size))
-                for term in self.terms
-            ]
-        )
+        parts = [
+            varied.basis(at)
+            if term is varied
+            else features(np.full((len(at), term.size), 1.0 / term.size))
+            for term in self.terms
+        ]
+        return parts[0] if len(parts) == 1 else together(parts)
 
     def unseen(self, by: Any) -> dict[str, tuple[str, ...]]:
         """Return groups that were not among the observations, by covariate."""

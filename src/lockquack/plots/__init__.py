@@ -9,6 +9,7 @@ from lockquack.plots.influence import plot_influence
 from lockquack.plots.pit import plot_pit
 from lockquack.plots.scores import plot_scores
 from lockquack.plots.weights import plot_weights
+from lockquack.plots.weights_at import plot_weights_at
 
 __all__ = [
     "DensityPanel",
@@ -19,4 +20,5 @@ __all__ = [
     "plot_pit",
     "plot_scores",
     "plot_weights",
+    "plot_weights_at",
 ]

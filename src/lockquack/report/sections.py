@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -150,7 +150,24 @@ def weights(fit: Combination) -> str:
             "probability that the model is true: a wrong model has weight if it corrects another."
         ),
         side_by_side(figure(drawn, caption), table("model", rows.index, columns)),
+        *_varying_weights(fit),
     )
+
+
+def _varying_weights(fit: Combination) -> list[str]:
+    """Weights over each covariate that they depend on, if they do."""
+    if fit.design is None:
+        return []
+    parts = [paragraph(fit.what_varies)]
+    for place, name in enumerate(fit.design.names):
+        caption = f"Weights by {name}, with intervals of 90 % from the Bayesian bootstrap."
+        drawn = draw_inline(f"weights-by-{place}", _drawing(fit, name), 2.8)
+        parts.append(figure(drawn, caption))
+    return parts
+
+
+def _drawing(fit: Combination, covariate: str) -> Callable[[list[Axes]], object]:
+    return lambda axes: fit.plot_weights_at(covariate, ax=axes[0])
 
 
 def influence(contents: Contents) -> str:

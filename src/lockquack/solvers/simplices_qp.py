@@ -284,7 +284,13 @@ class SimplicesQuadratic(Programme):
 
 
 def simplices_qp(
-    form: Form, linear: Array, alpha: Array, *, tol: float = 1e-10, max_iter: int = 100
+    form: Form,
+    linear: Array,
+    alpha: Array,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+    refine: bool = True,
 ) -> Solution:
     r"""Minimise :math:`v'Qv + 2c'v - \sum \alpha \log v` over a product of simplices.
 
@@ -301,6 +307,8 @@ def simplices_qp(
         The gap, in units of the scale, below which the problem counts as converged.
     max_iter
         The most interior point steps to take.
+    refine
+        Whether to go on beyond the tolerance, to exact zeros, until rounding stops the progress.
 
     Returns
     -------
@@ -319,11 +327,11 @@ def simplices_qp(
     [[0.625, 0.375], [0.375, 0.625]]
     """
     if linear.ndim == 2:
-        return _unbatched(form, linear, alpha, tol, max_iter)
+        return _unbatched(form, linear, alpha, tol, max_iter, refine)
     problem = SimplicesQuadratic(form, linear, np.broadcast_to(alpha, linear.shape))
     with np.errstate(all="ignore"):  # what goes wrong shows up in the gap
-        v, iterations = _follow_path(problem, tol, max_iter)
-        v = _polished(problem, v, tol)
+        v, iterations = _follow_path(problem, tol, max_iter, EXTRA if refine else 0)
+        v = _polished(problem, v, tol) if refine else v
         scale = problem.scale(v)
         gap = with_rounding(problem.gap(v), scale)
         converged = gap <= tol * scale
@@ -338,13 +346,15 @@ def simplices_qp(
         )
 
 
-def _unbatched(form: Form, linear: Array, alpha: Array, tol: float, max_iter: int) -> Solution:
+def _unbatched(
+    form: Form, linear: Array, alpha: Array, tol: float, max_iter: int, refine: bool
+) -> Solution:
     """Solve one problem, as a batch of one."""
     if isinstance(form, GroupForm):
         form = GroupForm(form.blocks[None], form.pull)
     elif isinstance(form, DenseForm):
         form = DenseForm(form.matrix[None])
-    found = simplices_qp(form, linear[None], alpha, tol=tol, max_iter=max_iter)
+    found = simplices_qp(form, linear[None], alpha, tol=tol, max_iter=max_iter, refine=refine)
     return replace(found, **{each: getattr(found, each)[0] for each in ("x", *_OF_EACH)})
 
 
@@ -352,7 +362,7 @@ _OF_EACH = ("objective", "gap", "scale", "converged", "iterations", "status")
 
 
 def _follow_path(
-    problem: SimplicesQuadratic, tol: float, max_iter: int
+    problem: SimplicesQuadratic, tol: float, max_iter: int, extra: int
 ) -> tuple[Array, NDArray[np.int_]]:
     """Take steps until the gaps stop falling; problems that are done are left out."""
     state = _start(problem)
@@ -366,7 +376,7 @@ def _follow_path(
         better = gap < least
         best[rows[better]] = v[better]
         least = np.where(better, gap, least)
-        patience = np.where(least <= tol * scale, EXTRA, PATIENCE)
+        patience = np.where(least <= tol * scale, extra, PATIENCE)
         done = (least == 0) | (stale >= patience) | ~np.isfinite(v).all(axis=(1, 2))
         if done.any():
             iterations[rows[done]] = iteration

@@ -179,6 +179,15 @@ def read_data(path: Path) -> dict[str, xr.DataArray]:
     }
 
 
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, pd.Series[Any]]:
+    """Read columns of any kind of a CSV file, by name."""
+    table = _read_table(path)
+    unknown = [name for name in names if name not in table]
+    if unknown:
+        raise unknown_name(f"column of {path}", unknown[0], [str(name) for name in table])
+    return {name: table[name] for name in names}
+
+
 def choose_outcome(
     data: Mapping[str, xr.DataArray], name: str | None, path: Path
 ) -> tuple[str, xr.DataArray]:

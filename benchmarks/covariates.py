@@ -1,0 +1,129 @@
+"""Weights that depend on covariates: how long they take, and what they are worth.
+
+``python benchmarks/covariates.py time`` fits many groups and many observations, from densities that
+are given. ``python benchmarks/covariates.py worth`` simulates data sets in which constant weights
+are right, and some in which they are not. Both print a table.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from scipy.stats import norm
+
+import lockquack as lq
+from lockquack.fitting.densities import Densities
+from lockquack.jets import Array, Jet
+from lockquack.methods.gather import Gathered
+from lockquack.methods.method import METHODS, Varying
+from lockquack.models.design import read_by
+from lockquack.models.observations import as_observations
+
+
+def normal_jets(y: Array, mu: Array, sigma: Array) -> Jet:
+    """Jets of K normal predictions, (K, n)."""
+    z = (y - mu) / sigma
+    grad, curv = -z / sigma, np.broadcast_to(-1 / sigma**2, mu.shape)
+    return Jet(norm.logpdf(z) - np.log(sigma), grad[..., None], curv[..., None].copy())
+
+
+def timed(label: str, n: int, K: int, by: Callable[[np.random.Generator], object]) -> None:
+    """Fit K models of n observations by two methods, λ chosen, and print how long that takes."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=n)
+    jets = normal_jets(y, rng.normal(size=(K, n)), rng.uniform(0.8, 2.0, size=(K, 1)))
+    _, basis = read_by(by(rng), as_observations(y))
+    for name in ("lock", "stack"):
+        for shrinkage in (1.0, None):
+            method = METHODS[name].varied(Varying(basis, shrinkage), ["x"])
+            fitter = method.pose(Gathered(Densities(jets), ()), np.full(K, method.concentration))
+            start = time.perf_counter()
+            solution = fitter.settled().solve()
+            took = time.perf_counter() - start
+            how = "chosen" if shrinkage is None else "given"
+            gap = float(solution.relative_gap)
+            print(f"{label:<34}{name:<7}λ {how:<8}{took:7.2f} s   gap {gap:.0e}")
+
+
+def times() -> None:
+    """Time large problems, after the pass over draws."""
+    timed("1,000 groups, n = 20,000, K = 10", 20_000, 10, lambda rng: many_groups(rng, 20_000))
+    timed("20 splines, n = 1,000,000, K = 10", 10**6, 10, lambda rng: a_spline(rng, 10**6))
+
+
+def many_groups(rng: np.random.Generator, n: int) -> lq.Groups:
+    """Draw one of a thousand groups for each observation."""
+    return lq.Groups(rng.integers(1000, size=n), name="x")
+
+
+def a_spline(rng: np.random.Generator, n: int) -> lq.Spline:
+    """Draw a number for each observation, of which there are twenty splines."""
+    return lq.Spline(rng.uniform(size=n), df=20, name="x")
+
+
+def worth(data_sets: int = 50) -> None:
+    """Simulate data sets; print test scores minus those of constant weights, in nats."""
+    warnings.simplefilter("ignore")
+    for name, simulate in (("constant", constant_truth), ("spread grows with x", growing_spread)):
+        for method in ("lock", "stack"):
+            found = [compare_once(simulate, method, seed) for seed in range(data_sets)]
+            gain, se, spread = (np.array(each) for each in zip(*found, strict=True))
+            mean, error = gain.mean(), gain.std(ddof=1) / np.sqrt(data_sets)
+            print(
+                f"{name:<22}{method:<7}gain {mean:+.2f} ± {error:.2f} nats per training set; "
+                f"better in {(gain > 0).sum()}, worse in {(gain < 0).sum()}, by two standard "
+                f"errors in {(gain < -2 * se).sum()} of {data_sets}; spread of weights "
+                f"{spread.mean():.3f}"
+            )
+
+
+def constant_truth(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """Outcomes whose distribution does not depend on x."""
+    left = rng.random(n) < 0.5
+    y = np.where(left, rng.normal(-1.0, 1.0, size=n), rng.normal(0.8, 1.3, size=n))
+    return rng.uniform(size=n), y
+
+
+def growing_spread(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """Outcomes whose spread grows with x."""
+    x = rng.uniform(size=n)
+    return x, rng.normal(size=n) * (0.7 + 1.6 * x)
+
+
+def compare_once(
+    simulate: Callable[[np.random.Generator, int], tuple[Array, Array]], method: str, seed: int
+) -> tuple[float, float, float]:
+    """Gain on 4,000 new outcomes, per training set, its standard error, the weights' spread."""
+    rng, n = np.random.default_rng(seed), 200
+    x, y = simulate(rng, n)
+    new_x, new_y = simulate(rng, 4000)
+    mu, sigma = np.array([[-1.0], [1.0], [0.0]]), np.array([[1.0], [1.3], [2.0]])
+    models = {
+        f"m{k}": lq.from_family("normal", y=y, mu=np.full((1, 1), mu[k, 0]), sigma=sigma[k, 0])
+        for k in range(3)
+    }
+    verb = getattr(lq, method)
+    constant, varying = verb(models), verb(models, by=lq.Spline(x, name="x"))
+    weights = varying.weights_at(new_x)["weight"].values
+    apart = score(method, weights, new_y, mu, sigma) - score(
+        method, constant.weights.values[:, None], new_y, mu, sigma
+    )
+    se = apart.std() / np.sqrt(apart.size)
+    return n * apart.mean(), n * se, float(weights.std(axis=1).max())
+
+
+def score(method: str, weights: Array, y: Array, mu: Array, sigma: Array) -> Array:
+    """Log scores of normal predictions mixed or locked."""
+    if method == "stack":
+        return np.asarray(np.log((weights * np.exp(norm.logpdf(y, mu, sigma))).sum(axis=0)))
+    precision = (weights / sigma**2).sum(axis=0)
+    mean = (weights * mu / sigma**2).sum(axis=0) / precision
+    return np.asarray(norm.logpdf(y, mean, precision**-0.5))
+
+
+if __name__ == "__main__":
+    {"time": times, "worth": worth}[sys.argv[1]]()
