@@ -23,6 +23,9 @@ from lockquack.methods.method import METHODS, Varying
 from lockquack.models.design import read_by
 from lockquack.models.observations import as_observations
 
+#: Differences in nats that are rounding.
+_SAME = 1e-6
+
 
 def normal_jets(y: Array, mu: Array, sigma: Array) -> Jet:
     """Jets of K normal predictions, (K, n)."""
@@ -75,9 +78,9 @@ def worth(data_sets: int = 50) -> None:
             mean, error = gain.mean(), gain.std(ddof=1) / np.sqrt(data_sets)
             print(
                 f"{name:<22}{method:<7}gain {mean:+.2f} ± {error:.2f} nats per training set; "
-                f"better in {(gain > 0).sum()}, worse in {(gain < 0).sum()}, by two standard "
-                f"errors in {(gain < -2 * se).sum()} of {data_sets}; spread of weights "
-                f"{spread.mean():.3f}"
+                f"better in {(gain > _SAME).sum()}, worse in {(gain < -_SAME).sum()} of "
+                f"{data_sets}, by more than two standard errors in "
+                f"{(gain < -2 * se - _SAME).sum()}; spread of weights {spread.mean():.3f}"
             )
 
 

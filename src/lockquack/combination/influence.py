@@ -339,6 +339,11 @@ def influence(
         )
     if np.count_nonzero(self.objective.counts) < 2:
         raise ParameterError("Leaving one out takes at least two observations.")
+    if self.design is not None and not exact and self.observations.n > self.fitter.most_deletions:
+        raise UnsupportedError(
+            f"Weights that depend on covariates are fitted again without each of "
+            f"{self.observations.n} observations, which takes a while. Do so with exact=True."
+        )
     against = self.names[_best(self)] if against is None else against
     if against not in self.names:
         raise unknown_name("model", against, self.names)

@@ -19,13 +19,11 @@ import numpy as np
 
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.fitter import Fitter
-from lockquack.fitting.objective import Objective
 from lockquack.fitting.uncertainty import expand_around, pseudo_inverse, weight_jacobian
 from lockquack.jets import Array
 from lockquack.numeric import cut
 from lockquack.operators.base import Places
 from lockquack.operators.space import Mask, contrasts
-from lockquack.totals import average
 
 #: Weight that must move to other models without an observation that decides, and its share in the
 #: sum of squares of all such moves. Of normal outcomes there is one in 1 of 30 fits to 40
@@ -58,12 +56,6 @@ class Deletions:
         return moves(self.changes)
 
 
-def mean_weights(objective: Objective, x: Array) -> Array:
-    """Weights of the models, (K,), on average where they differ between observations."""
-    weights = objective.weights(x)
-    return weights if weights.ndim == 1 else average(weights, objective.case_weights)
-
-
 def moves(changes: Array) -> Array:
     """Weight that moves to other models, from changes of the weights, (K, n) → (n,)."""
     return np.asarray(np.abs(changes).sum(axis=0) / 2)
@@ -79,8 +71,8 @@ def deciding(moved: Array) -> Places:
 
 def changes_of(fitter: Fitter, x: Array, found: Array) -> Array:
     """Find the changes of the weights from x to other parameters, (m, P) → (K, m)."""
-    weights = np.stack([mean_weights(fitter.objective, each) for each in found])
-    return (weights - mean_weights(fitter.objective, x)).T
+    weights = np.stack([fitter.objective.mean_weights(each) for each in found])
+    return (weights - fitter.objective.mean_weights(x)).T
 
 
 def which_exactly(rough: Deletions) -> Places:

@@ -112,8 +112,10 @@ class VaryingObjective(Objective):
 
     @override
     def scores_each(self, x: Array) -> Array:
-        alone = (self.at(np.array([i])) for i in range(self.n_obs))
-        return np.concatenate([each.scores(own) for each, own in zip(alone, x.T, strict=True)])
+        size = self.basis.size * self.width
+        v = x[:size].reshape(self.basis.size, self.width, -1)
+        weights = np.einsum("nb,bkn->kn", self.basis.share.toarray(), v)
+        return self.constant.scores_each(np.concatenate([weights, x[size:]]))
 
     @override
     def value(self, x: Array, counts: Array | None = None) -> float:

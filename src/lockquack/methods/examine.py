@@ -13,7 +13,7 @@ from lockquack.families.base import Edge
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.identifiability import collinear, duplicates
-from lockquack.fitting.influence import deciding, look_closely, mean_weights
+from lockquack.fitting.influence import deciding, look_closely
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array, softmax
@@ -126,7 +126,7 @@ def examine_influence(fit: Fitted) -> list[Remark]:
     if not found:
         return []
     change = changes[:, np.flatnonzero(close == found[0])[0]]
-    return few_decide(fit.names, mean_weights(objective, x), change, found, fit.observations)
+    return few_decide(fit.names, objective.mean_weights(x), change, found, fit.observations)
 
 
 def few_decide(
