@@ -170,6 +170,17 @@ class LikelihoodWarning(LockquackWarning):
     """Scores of something else than all outcomes, each predicted from all others."""
 
 
+def first_line(error: Exception) -> str:
+    r"""Return what an error of another library says, without its explanations.
+
+    Examples
+    --------
+    >>> first_line(ValueError("shapes differ.\nSee the manual."))
+    'shapes differ'
+    """
+    return str(error).split("\n", 1)[0].rstrip(". ")
+
+
 def unknown_name(kind: str, got: object, known: Iterable[str]) -> UnknownNameError:
     """Build the error for a misspelt name, with the nearest known one suggested."""
     names = sorted(known)

@@ -389,3 +389,38 @@ def test_only_what_holds_arrays_is_copied():
     assert own_arrays(plain) is plain
     assert own_arrays({"a": plain, "b": array})["a"] is plain
     assert own_arrays(np.sum) is np.sum
+
+
+def test_an_index_that_is_too_large_is_refused():
+    """JAX takes the last group in its place: for groups counted from 1, and for new ones."""
+    effect = np.random.default_rng(3).normal(size=(2, 5, 3))
+
+    def log_density(y, params, group):
+        return -0.5 * (y - params["effect"][group]) ** 2 - 0.5 * np.log(2 * np.pi)
+
+    y, group = np.linspace(-1.0, 1.0, 4), np.array([0, 1, 2, 2])
+    model = lq.from_jax(log_density, {"effect": effect}, y=y, data={"group": group})
+    for make in (
+        lambda: lq.from_jax(log_density, {"effect": effect}, y=y, data={"group": group + 1}),
+        lambda: model.with_data(y[:1], group=np.array([3])),
+    ):
+        with pytest.raises(ParameterError, match=r"data\['group'\] has indices up to 3"):
+            make()
+
+
+def test_the_posterior_of_a_container_will_do():
+    mu = np.random.default_rng(3).normal(size=(2, 5))
+    dataset = xr.Dataset({"mu": (("chain", "draw"), mu)})
+
+    def log_density(y, params):
+        return -0.5 * (y - params["mu"]) ** 2 - 0.5 * np.log(2 * np.pi)
+
+    arviz = pytest.importorskip("arviz")
+    containers = [dataset, xr.DataTree.from_dict({"posterior": dataset}), xr.DataTree(dataset)]
+    if arviz.__version__.startswith("0."):
+        containers.append(arviz.InferenceData(posterior=dataset))
+    y = np.linspace(-1.0, 1.0, 4)
+    exact = lq.from_family("normal", y=y, mu=mu, sigma=1.0).source.all_logp(slice(0, 4))
+    for given in containers:
+        got = lq.from_jax(log_density, given, y=y).source.all_logp(slice(0, 4))
+        np.testing.assert_allclose(got, exact, rtol=1e-12)

@@ -394,6 +394,38 @@ def test_with_data_uses_new_arguments_and_no_stale_draws():
         model.with_data(y)
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+def test_new_arguments_go_to_the_models_that_have_them():
+    def line(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
+
+    def groups(g, y=None):
+        effect = numpyro.sample("effect", dist.Normal(0, 1).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(effect[g], 1.0), obs=y)
+
+    x, g = X[:, 0], np.arange(N) % 3
+    slope, effect = RNG.normal(size=SHAPE), RNG.normal(size=(*SHAPE, 3))
+    models = {
+        "line": from_numpyro(line, {"slope": slope}, model_kwargs={"x": x, "y": REAL}),
+        "groups": from_numpyro(groups, {"effect": effect}, model_kwargs={"g": g, "y": REAL}),
+    }
+    fit = lq.equal(models)
+    new = fit.predict(x=np.array([0.5, 1.0]), g=np.array([2, 0]))
+    both = [slope.mean() * np.array([0.5, 1.0]), effect.mean(axis=(0, 1))[[2, 0]]]
+    np.testing.assert_allclose(new.mean(), np.mean(both, axis=0), atol=1e-6)
+    with pytest.raises(LockquackError, match="'z'"):
+        fit.predict(z=x)
+    with pytest.raises(LockquackError, match="'groups'.*group g = 3"):
+        fit.predict(x=x[:2], g=np.array([0, 3]))
+
+
+def test_a_sampler_that_was_not_run_has_no_draws():
+    mcmc = MCMC(HMC(two_sites), num_warmup=1, num_samples=1)
+    with pytest.raises(LockquackError, match="The MCMC has no draws yet"):
+        from_numpyro(two_sites, mcmc, model_kwargs={"y": REAL})
+
+
 def test_a_model_may_be_given_its_outcomes_by_a_handler():
     def model(x):
         slope = numpyro.sample("slope", dist.Normal(0, 1))
@@ -665,6 +697,16 @@ def summed_out_in_a_loop(y):
     scan(step, jnp.array(0, dtype=jnp.int32), y)
 
 
+def broken(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+
+    class Broken(dist.Normal):
+        def log_prob(self, value):
+            raise NotImplementedError("no density yet")
+
+    numpyro.sample("y", Broken(mu, 1.0), obs=y)
+
+
 def no_latents(y):
     numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y)
 
@@ -691,6 +733,7 @@ def unfinished(y, x):
         (summed_out, ParameterError, "'group', of which there are no draws.*MixtureSameFamily"),
         (typed_loop, UnsupportedError, "begins with numbers of type float32 and goes on with fl"),
         (summed_out_in_a_loop, ParameterError, "'state', of which there are no draws"),
+        (broken, LockquackError, "site 'y' of the model 'broken' cannot be .*: no density yet"),
         (no_latents, ParameterError, "no latent sites"),
         (unfinished, LockquackError, "does not run.*argument: 'x'.*by model_kwargs="),
     ],
@@ -738,7 +781,8 @@ def test_few_new_outcomes_are_not_taken_for_covariates_that_are_the_same_numbers
 
     draws = {"a": RNG.normal(size=(*SHAPE, 3)), "b": RNG.normal(size=(*SHAPE, 2))}
     data = {"actor": np.arange(N) % 3, "treatment": np.arange(N) // 2 % 2}
-    fitted = from_numpyro(model, draws, model_kwargs=data | {"left": COUNTS % 2})
+    # A covariate that happens to be the same is none of the outcomes either.
+    fitted = from_numpyro(model, draws, model_kwargs=data | {"left": data["treatment"].copy()})
     y = np.array([0, 1, 1])
     new = fitted.with_data(y, actor=y, treatment=y)
     assert new.likelihood.description == "Bernoulli"

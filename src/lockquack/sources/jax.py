@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import LockquackError, ParameterError, ShapeError
+from lockquack.errors import LockquackError, ParameterError, ShapeError, first_line
 from lockquack.families import find_family
 from lockquack.families.refused import find_refused
 from lockquack.jets import Numeric
@@ -27,6 +27,7 @@ from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.numeric import as_numeric
 from lockquack.sources.density import described
 from lockquack.sources.jax_evaluation import Density, Evaluator, JaxSource
+from lockquack.sources.jax_indices import stays_inside
 from lockquack.sources.jax_precision import double_precision, own_arrays
 from lockquack.sources.jax_sampling import Sampler
 from lockquack.sources.parameters import samples_first
@@ -65,8 +66,8 @@ def from_jax(
         A function of one outcome (a number, or a vector (d,)), one draw of the parameters, and
         the data of one observation by keyword. It returns one number.
     params
-        Draws of the parameters: a dict of arrays (chain, draw, ...), or any pytree of such. A
-        Dataset, such as ``idata.posterior``, will do.
+        Draws of the parameters: a dict of arrays (chain, draw, ...), or any pytree of such; or
+        an ArviZ container with a posterior, or that Dataset.
     y
         The outcomes, (obs,) or (obs, component). A DataArray passes on its labels.
     data
@@ -114,6 +115,7 @@ def from_jax(
     theta = read_draws(params)
     table = _read_data(data or {}, observations)
     _require_one_number(log_density, theta, observations, table)
+    _require_known_groups(log_density, theta, observations, table)
     name = likelihood or "JAX density"
     discrete = _is_discrete(name)
     ends = _read_support(support, observations)
@@ -200,6 +202,7 @@ def read_draws(params: Any) -> Any:
     """Read a pytree of draws as numpy arrays (chain, draw, ...), in float64 where they are real."""
     import jax
 
+    params = _posterior(params)
     if isinstance(params, xr.Dataset):
         params = {str(name): values for name, values in params.data_vars.items()}
     is_labelled = lambda leaf: isinstance(leaf, xr.DataArray)  # noqa: E731
@@ -217,6 +220,14 @@ def read_draws(params: Any) -> Any:
             f"axes; got {listed or 'no parameters'}."
         )
     return jax.tree.unflatten(structure, leaves)
+
+
+def _posterior(params: Any) -> Any:
+    """Take the posterior out of an ArviZ container."""
+    if isinstance(params, xr.DataTree):
+        return params.children.get("posterior", params).to_dataset()
+    is_container = callable(getattr(params, "groups", None)) and hasattr(params, "posterior")
+    return params.posterior if is_container else params
 
 
 def _read_leaf(name: str, given: Any) -> Numeric:
@@ -288,6 +299,39 @@ def _is_discrete(name: str) -> bool:
     return bool((family and family.discrete) or (refused and refused.discrete))
 
 
+def _require_known_groups(
+    log_density: Callable[..., Any],
+    theta: Any,
+    observations: Observations,
+    table: Mapping[str, Numeric],
+) -> None:
+    """Refuse indices among the data that are too large for the parameters."""
+    import jax
+
+    draw = jax.tree.map(lambda draws: draws[0, 0], theta)
+    y = observations.values if _components(observations) else observations.values[:, 0]
+    indices = {name: values for name, values in table.items() if values.dtype.kind in "iu"}
+
+    def all_of_them(draw: Any, rows: Any) -> Any:
+        return jax.vmap(lambda y, row: log_density(y, draw, **row))(y, rows)
+
+    if not indices or stays_inside(all_of_them, draw, dict(table)):
+        return
+    for name, values in indices.items():
+        zeros = {**table, name: np.zeros_like(values)}
+        if stays_inside(all_of_them, draw, zeros):
+            raise ParameterError(
+                f"data[{name!r}] has indices up to {values.max()}, and the parameters have fewer "
+                "elements; JAX would take the last one in place of those that are missing. Count "
+                "groups from 0, and predict only groups that the draws are of."
+            )
+    raise ParameterError(
+        f"An index among the data {list(indices)} is too large for the parameters; JAX would take "
+        "their last element instead. Count groups from 0, and predict only groups that the draws "
+        "are of."
+    )
+
+
 def _require_one_number(
     log_density: Callable[..., Any],
     theta: Any,
@@ -308,7 +352,7 @@ def _require_one_number(
         except Exception as error:
             raise LockquackError(
                 "log_density(y, params, **data) does not run for one observation and one draw, "
-                f"with data {list(row) or 'none'}: {error}"
+                f"with data {list(row) or 'none'}: {first_line(error)}."
             ) from error
     if getattr(shape, "shape", None) != ():
         raise ShapeError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import ShapeError, UnsupportedError
+from lockquack.errors import LockquackError, ShapeError, UnsupportedError, first_line
 from lockquack.families import Edge, find_family
 from lockquack.jets import Numeric
 from lockquack.models.likelihood import Likelihood
@@ -26,6 +26,7 @@ from lockquack.sources.numpyro_densities import OutcomeDensity
 from lockquack.sources.numpyro_dependence import find_coupling
 from lockquack.sources.numpyro_entries import Entries
 from lockquack.sources.numpyro_new_data import (
+    arguments_of,
     does_not_run,
     name_of,
     require_arguments,
@@ -204,8 +205,12 @@ class _Fitted:
         at_last = look(self.model, last, kwargs)
         require_same(outcome, read_outcome([at_last[site.name] for site in sites], y))
         entries = Entries(self.model, kwargs, outcome, self.places)
-        fitted = self if self.places is not None else replace(self, places=entries.holders)
-        density = OutcomeDensity(entries, find_coupling(entries, first)).tried([first, last])
+        fitted = self
+        if self.places is None:
+            entries = entries.told_from_covariates(first)
+            known = entries.holders if entries.places is None else entries.places
+            fitted = replace(self, places=known)
+        density = _density(entries, first, last)
         n_chains, n_draws = sample_shape(self.draws)
         discrete = [site.discrete for site in sites]
         source = JaxSource(
@@ -222,12 +227,27 @@ class _Fitted:
                 density.density, self.draws, outcome.d, repeats=density.allows_repeats
             ),
             elsewhere=lambda y, changed: fitted.elsewhere(kwargs, len(outcome.rows), y, changed),
+            names=arguments_of(self.model),
             has_atoms=any(part.startswith(_WITH_ATOMS) for site in sites for part in site.parts)
             or any(discrete) != all(discrete),
             sampler=Sampler(density.random, self.draws, outcome.d),
             stored=stored if outcome.mask.all() else None,
         )
         return _described(source, sites, outcome)
+
+
+def _density(entries: Entries, first: Draw, last: Draw) -> OutcomeDensity:
+    """Make the density of the outcomes; what a distribution cannot do is said."""
+    try:
+        return OutcomeDensity(entries, find_coupling(entries, first)).tried([first, last])
+    except LockquackError:
+        raise
+    except Exception as error:
+        sites = ", ".join(repr(part.site) for part in entries.outcome.parts[:3])
+        raise LockquackError(
+            f"The log density at the site {sites} of the model {name_of(entries.model)!r} cannot "
+            f"be computed: {type(error).__name__}: {first_line(error)}"
+        ) from error
 
 
 def _column(y: Numeric, part: Part) -> Numeric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 from typing import Any
@@ -15,7 +15,7 @@ from lockquack.jets import Numeric
 from lockquack.sources.jax_precision import double_precision, with_arrays
 from lockquack.sources.numpyro_outcomes import Outcome
 from lockquack.sources.numpyro_sites import Draw, Program, run
-from lockquack.sources.probing import is_lagged
+from lockquack.sources.probing import is_lagged, moved_outcomes
 
 #: Arrays of more axes are not looked through for outcomes in another order of axes.
 _MOST_AXES = 3
@@ -57,6 +57,31 @@ class Entries:
 
             self._changed(note, frozenset([name]))
         return frozenset(found)
+
+    def told_from_covariates(self, theta: Draw) -> Entries:
+        """Tell whole numbers from covariates that are the same, such as 0, 1, 0, 1.
+
+        Only those count that the model observes. Real numbers are the same only if they are meant.
+        """
+        outcome = self.outcome
+        if any(np.dtype(part.dtype).kind not in "biu" for part in outcome.parts):
+            return self
+        moved = moved_outcomes(np.asarray(outcome.rows), discrete=True)
+        observed = {
+            name
+            for name in (self.holders if len(self.holders) > 1 else ())
+            if self._is_observed(name, theta, moved)
+        }
+        return replace(self, places=frozenset(observed)) if observed else self
+
+    def _is_observed(self, name: str, theta: Draw, moved: Any) -> bool:
+        """Whether other outcomes in an argument are observed at a site."""
+        _, kwargs = self._changed(lambda array: self._put(array, moved), frozenset([name]))
+        trace, old = run(self.model, theta, kwargs), self.outcome.at_sites(self.outcome.rows)
+        return any(
+            not np.array_equal(trace[site]["value"], value, equal_nan=True)
+            for site, value in old.items()
+        )
 
     def has_lags(self) -> bool:
         """Whether a covariate holds the outcomes of earlier observations beside later ones."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from lockquack.errors import LockquackError, ParameterError, ShapeError, unknown_name
+from lockquack.errors import (
+    LockquackError,
+    ParameterError,
+    ShapeError,
+    first_line,
+    unknown_name,
+)
 from lockquack.jets import Numeric
-from lockquack.sources.jax_precision import double_precision
+from lockquack.sources.jax_indices import stays_inside
 from lockquack.sources.numpyro_sites import Draw, Program, Sites, run
 
 #: New indices of an argument that are tried one by one, to name the one that is too large.
@@ -26,18 +32,24 @@ def name_of(model: Program) -> str:
     return str(getattr(model, "__name__", type(model).__name__))
 
 
-def require_arguments(model: Program, changed: Mapping[str, Any]) -> None:
-    """Refuse arguments that the model does not have."""
+def arguments_of(model: Program) -> frozenset[str] | None:
+    """Names of the arguments that a model takes; None where it takes any, or hides them."""
     try:
         parameters = inspect.signature(model).parameters
-    except (TypeError, ValueError):  # what hides its arguments
-        return
+    except (TypeError, ValueError):
+        return None
     kinds = {each.kind for each in parameters.values()}
-    if inspect.Parameter.VAR_KEYWORD in kinds:
+    return None if inspect.Parameter.VAR_KEYWORD in kinds else frozenset(parameters)
+
+
+def require_arguments(model: Program, changed: Mapping[str, Any]) -> None:
+    """Refuse arguments that the model does not have."""
+    known = arguments_of(model)
+    if known is None:
         return
     for name in changed:
-        if name not in parameters:
-            raise unknown_name(f"argument of the model {name_of(model)!r}", name, parameters)
+        if name not in known:
+            raise unknown_name(f"argument of the model {name_of(model)!r}", name, known)
 
 
 def require_same_length(
@@ -74,9 +86,9 @@ def does_not_run(
             f"those of the {n_old} old observations; the new ones are {len(y)}. Give them too: "
             f"{forgotten[0]}=..."
         )
-    first = str(error).split("\n", 1)[0]
     return LockquackError(
-        f"The model {title!r} does not run with the arguments {list(changed)} changed: {first} "
+        f"The model {title!r} does not run with the arguments {list(changed)} changed: "
+        f"{first_line(error)}. "
         "Change all arguments that belong to the new outcomes. Where each observation, or each "
         "new group, has a latent value of its own, there are no draws of it."
     )
@@ -146,18 +158,10 @@ def _only(
 
 
 def _stays_inside(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> bool:
-    """Whether the model uses no index that is too large; True where that cannot be found out."""
     import jax
-    from jax.experimental import checkify
 
     def distributions(draw: Draw) -> list[Any]:
         trace = run(model, draw, kwargs)
         return [jax.tree.leaves(site["fn"]) for site in trace.values() if "fn" in site]
 
-    checked: Callable[..., Any] = checkify.checkify(distributions, errors=checkify.index_checks)
-    try:
-        with double_precision():
-            error, _ = checked(dict(draw))
-            return error.get() is None
-    except Exception:  # what cannot be looked through
-        return True
+    return stays_inside(distributions, dict(draw))

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError, ParameterError, ShapeError, UnsupportedError
+from lockquack.errors import (
+    LockquackError,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+    first_line,
+)
 from lockquack.jets import Numeric
 from lockquack.models.containers import stored_log_likelihood
 from lockquack.sources.jax import read_draws
@@ -63,10 +69,9 @@ def _does_not_run(
             "or dtype=y.dtype."
         )
     shapes = ", ".join(f"{name}: {values.shape}" for name, values in draws.items())
-    first = str(problem).split("\n", 1)[0].rstrip(".")
     return LockquackError(
         f"The model does not run with these draws ({shapes}) and the arguments "
-        f"{list(kwargs) or 'none'}: {first}. Give all its arguments by model_kwargs=."
+        f"{list(kwargs) or 'none'}: {first_line(problem)}. Give all its arguments by model_kwargs=."
     )
 
 
@@ -141,7 +146,12 @@ def _as_dict(samples: Any) -> tuple[dict[str, Numeric], tuple[bool, ...]]:
     """Return the draws by site, and whether they may be grouped by chain, may be flat."""
     may_be_flat = isinstance(samples, dict)
     if hasattr(samples, "get_samples"):
-        samples = samples.get_samples(group_by_chain=True)
+        try:
+            samples = samples.get_samples(group_by_chain=True)
+        except AssertionError as error:
+            raise LockquackError(
+                f"The {type(samples).__name__} has no draws yet: {first_line(error)}."
+            ) from error
     elif not may_be_flat:
         samples = _posterior(samples)
     # Beside arguments in double, single draws would make carries of loops change their type.
