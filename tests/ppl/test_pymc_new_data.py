@@ -14,6 +14,7 @@ with warnings.catch_warnings():
 
 import lockquack as lq
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError, UnknownNameError
+from lockquack.sources import pytensor_resizing
 from tests.ppl.corpus import pymc_own as own
 from tests.ppl.helpers import not_compiled
 
@@ -129,3 +130,16 @@ def test_what_is_wrong_with_new_data_is_said_by_name():
             fit.predict(**{**known, **changed})
     with pytest.raises(ShapeError, match="'lines'.*container 'group' was not given"):
         fit.predict(x=NEW)
+
+
+def test_a_density_does_not_need_a_way_to_draw_outcomes(monkeypatch):
+    def fail(*_):
+        raise NotImplementedError
+
+    with pm.Model() as model:
+        logp = censored(pm.Normal("slope") * pm.Data("x", X), None)
+    draws = own.prior_draws(model, {})
+    monkeypatch.setattr(pytensor_resizing, "_remade", fail)
+    found = lq.from_pymc(model, own.posterior(model, draws)).source.all_logp(slice(0, N))
+    mu = draws["slope"][..., None] * X
+    np.testing.assert_allclose(found, logp(np.minimum(Y, 1.0), mu), rtol=1e-7)

@@ -203,7 +203,7 @@ class _Reader:
         whole = arranged(outcomes, random_outcomes(model, rvs))
         grid = tuple(whole.observed.shape[: whole.logp.ndim])
         rows = rows_along(grid)
-        random = None if whole.random is None else resized(whole.random, grid, rows)
+        random = resized(whole.random, grid, rows)
         axes = dict(zip(rows, whole.dims, strict=False))
         written = graph_of(model, whole.y, whole.logp, random, axes)
         components = None

@@ -17,11 +17,23 @@ def rows_along(grid: Sequence[int]) -> list[Variable]:
     return [shared(np.int64(length)) for length in grid]
 
 
-def resized(output: Variable, grid: Sequence[int], rows: Sequence[Variable]) -> Variable:
+def resized(
+    output: Variable | None, grid: Sequence[int], rows: Sequence[Variable]
+) -> Variable | None:
     """Make random outcomes as many as given variables say, where their number was written down.
 
-    A distribution that is observed at an array is made of random numbers of the array's shape.
+    A distribution that is observed at an array is made of random numbers of the array's shape. What
+    PyTensor cannot make again stays as it is: densities do not depend on it.
     """
+    if output is None:
+        return None
+    try:
+        return _remade(output, grid, rows)
+    except Exception:  # whatever PyTensor does with a user's distribution
+        return output
+
+
+def _remade(output: Variable, grid: Sequence[int], rows: Sequence[Variable]) -> Variable:
     from pytensor.tensor import stack
     from pytensor.tensor.basic import Alloc
     from pytensor.tensor.random.op import RandomVariable
