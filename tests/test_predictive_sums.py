@@ -23,7 +23,9 @@ PARAMETERS = {
 Y = np.array([0.2, 0.5, 0.9])
 SCALAR = [f for f in FAMILIES.values() if not (f.discrete or f.multivariate)]
 #: Far out, outside of supports, and where a density is not asked for.
-PLACES = np.array([[-3e5], [-40.0], [-1.0], [0.0], [1e-9], [0.3], [0.999], [7.0], [1e9], [np.nan]])
+PLACES = np.array(
+    [[-3e5], [-40.0], [-1.0], [0.0], [1e-9], [0.3], [0.999], [7.0], [1e9], [1e149], [np.nan]]
+)
 
 
 def some_model(family, rng, **options):

@@ -43,7 +43,7 @@ def log_sums(
     outcomes
         What f wants to know of each outcome, (point, row).
     base
-        What does not depend on the draws, (point, row); NaN or −inf: nothing is summed.
+        What does not depend on the draws, (point, row); where −inf, or NaN, so is the sum.
     rows
         Which of the rows of ``constant`` and ``parameters`` belong to the columns.
     constant, parameters
@@ -60,6 +60,8 @@ def _log_total(terms: Array) -> float:
     top = terms[0]
     for s in range(len(terms)):
         top = max(top, terms[s])
+    if top == -np.inf:
+        return top
     total = 0.0
     for s in range(len(terms)):
         total += exponential(max(terms[s] - top, LOWEST))

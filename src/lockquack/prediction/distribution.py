@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -17,8 +17,9 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.parallel.threads import thread_map
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
-from lockquack.prediction.nodes import counted_from, lay_nodes
+from lockquack.prediction.nodes import NodeGroup, counted_from, lay_nodes
 from lockquack.prediction.pooled import GroupDistribution, Normalised
+from lockquack.prediction.shared import MOST_KEPT
 from lockquack.quadrature.intervals import HasIntervals
 
 #: Observations whose nodes are kept: those of more would be hundreds of megabytes.
@@ -186,7 +187,7 @@ class KeptDistribution(PooledDistribution):
             columns = self._columns(group)
             return question(group, *(table[:, columns] for table in tables))
 
-        threads = None if all(model.can.be_shared for model in self.models.values()) else 1
+        threads = _threads(self.models.values())
         return np.concatenate(list(thread_map(answer, self.groups, threads=threads)), axis=-1)
 
     @override
@@ -255,13 +256,15 @@ def ask_side_by_side(
     of_all: bool = False,
     progressbar: bool | None = None,
 ) -> Array:
-    """Ask several pools of the models on the same nodes, which are not kept.
+    """Ask several pools of the models on the same nodes.
 
-    The answers have an axis of pools in front. With ``of_all``, the pools are zero where any of
-    the models is.
+    Those of many observations are not kept. The answers have an axis of pools in front. With
+    ``of_all``, the pools are zero where any of the models is.
     """
-    answer = partial(_answer, names=tuple(models), loo=loo, question=question, of_all=of_all)
     every = tuple(models.values())
+    if every[0].n_obs <= MOST_KEPT:
+        return _ask_kept(models, pools, question, *tables, loo=loo, of_all=of_all)
+    answer = partial(_answer, names=tuple(models), loo=loo, question=question, of_all=of_all)
     groups = every[0].observation_slices()
     own = [[pool.at(obs) for pool in pools] for obs in groups]
     columns = [[table[:, obs] for obs in groups] for table in tables]
@@ -271,6 +274,31 @@ def ask_side_by_side(
             answers.append(part)
             advance(part.shape[-1])
     return np.concatenate(answers, axis=-1)
+
+
+def _ask_kept(
+    models: Mapping[str, Source],
+    pools: Sequence[Pooling],
+    question: Question,
+    *tables: Array,
+    loo: bool,
+    of_all: bool,
+) -> Array:
+    """Ask several pools on nodes that are there already, or are kept for the next."""
+    groups = lay_nodes(models, loo=loo, pools=pools, of_all=of_all)
+    every = tuple(models.values())
+
+    def answer(group: NodeGroup) -> Array:
+        columns = [table[:, group.obs] for table in tables]
+        each = [GroupDistribution(every, pool.at(group.obs), loo, group) for pool in pools]
+        return np.stack([question(pooled, *columns) for pooled in each])
+
+    return np.concatenate(list(thread_map(answer, groups, threads=_threads(every))), axis=-1)
+
+
+def _threads(models: Iterable[Source]) -> int | None:
+    """Return how many threads may ask models: one, where any cannot be shared."""
+    return None if all(model.can.be_shared for model in models) else 1
 
 
 def _answer(

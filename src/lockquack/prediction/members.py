@@ -13,7 +13,7 @@ from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
 from lockquack.kernels.choice import kernels_for, predictive_sums
 from lockquack.models.source import Source
-from lockquack.quadrature.grid import Components, Rows
+from lockquack.quadrature.grid import Components, Line, Rows
 from lockquack.transforms import LogDistance, Logit, unbounded
 from lockquack.words import NAME_ITS_LIKELIHOOD, STACKING
 
@@ -87,6 +87,7 @@ class PredictiveDensity:
 
         def evaluate(y: Array, rows: Rows) -> Array:
             base, *others = split.of_outcome(np.ascontiguousarray(y))
+            base = np.where(np.isnan(y), np.nan, base)
             return log_sums(split.formula, others, base, rows, constant, split.parameters)
 
         return evaluate
@@ -222,15 +223,16 @@ def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool 
             )
 
 
-def break_points(
+def lay_line(
     members: Sequence[PredictiveDensity], support: tuple[float, float], *, detailed: bool
-) -> Array:
-    """Choose break points (row, break) from where the components have their mass.
+) -> tuple[Line, Array]:
+    """Choose break points from where the components have their mass; return also the modes.
 
-    They are on the scale on which the line is whole. Around each mode they follow its spread.
-    Where modes differ much in width or place, they grow from there like powers of two to the
-    extent of all: a panel is never so long that its nodes miss what happens at its end. Those too
-    close to their neighbour are put onto it, which leaves an empty panel.
+    Modes are (mode, multiple, row), on the scale on which the line is whole, as break points are.
+    Around each mode these follow its spread. Where modes differ much in width or place, they grow
+    from there like powers of two to the extent of all: a panel is never so long that its nodes
+    miss what happens at its end. Those too close to their neighbour are put onto it, which leaves
+    an empty panel.
     """
     scale = unbounded(support)
     bulks = _bulks(members, detailed)  # (mode, multiple, row)
@@ -251,7 +253,21 @@ def break_points(
     edges = _inner_edges(members, support)
     if scale is not None:
         edges = scale.forward(edges)
-    return np.sort(np.concatenate([points, np.tile(edges[:, None], extent.size)]), axis=0).T
+    points = np.concatenate([points, np.tile(edges[:, None], extent.size)])
+    return Line(np.sort(points, axis=0).T, support, edges), bulks
+
+
+def tails_to_try(
+    members: Sequence[PredictiveDensity], support: tuple[float, float]
+) -> tuple[bool, ...]:
+    """Say whether to take the tails for heavy, or in which order to try both.
+
+    On the whole line the likelihoods tell. Elsewhere it depends on parameters.
+    """
+    if unbounded(support) is not None:
+        return False, True
+    edges = [edge for member in members for edge in member.source.likelihood.edges]
+    return (not edges or any(edge.order < np.inf for edge in edges),)
 
 
 def _on_scale(bulks: Array, scale: LogDistance | Logit) -> Array:

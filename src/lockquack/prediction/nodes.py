@@ -19,17 +19,24 @@ from lockquack.prediction.members import (
     MULTIPLES,
     PredictiveDensity,
     are_discrete,
-    break_points,
     components,
+    lay_line,
     predictive_densities,
     require_evaluable,
     support_of,
+    tails_to_try,
 )
-from lockquack.quadrature.grid import Grid, Integrand, Line
+from lockquack.prediction.shared import NODES
+from lockquack.quadrature.grid import Grid, Integrand
 from lockquack.quadrature.nodes import Nodes
+from lockquack.quadrature.spaced import TOLERANCE, Spaced
 
 #: Mass of a component that may go missing before a closer look.
 _MISSING = 1e-8
+#: The same from which equally spaced nodes are not trusted.
+_LITTLE = 1e-10
+#: Models of which the mean of any two is resolved along with a pool, for the next to come.
+_FEW_MODELS = 6
 #: Share of a sum over outcomes that those left out may have.
 _BEYOND = 1e-13
 #: Most outcomes of a discrete model that are summed.
@@ -42,7 +49,7 @@ class NodeGroup:
 
     obs: slice
     nodes: Nodes
-    grid: Grid | None  # None: the nodes are all outcomes of discrete models
+    grid: Grid | Spaced | None  # None: the nodes are all outcomes of discrete models
     outcomes: Array | None  # (m,): what these outcomes are
     missing: Array  # (K, obs): mass of each component that the nodes do not see
     pareto_k: Array  # (K, obs), zero unless leave-one-out
@@ -77,13 +84,37 @@ def lay_nodes(
     Without ``pools``, the nodes resolve each model and the geometric mean of any two, so that
     most pools of them are resolved; :func:`refine_nodes` sees to a particular one. With
     ``of_all``, the pools are zero where any of the models is. Pools that differ between
-    observations know those of the slices, counted from the first.
+    observations know those of the slices, counted from the first. Without ``slices``, which are
+    then all observations, nodes that were laid for these models before are used again.
     """
     require_evaluable(models, what)
-    pools = general_pools(len(models)) if pools is None else pools
-    slices = next(iter(models.values())).observation_slices() if slices is None else slices
-    discrete, support = are_discrete(models), support_of(models, of_all=of_all)
-    lay = partial(_lay, support=support, discrete=discrete, loo=loo)
+    every = tuple(models.values())
+    support = support_of(models, of_all=of_all)
+    if slices is not None:
+        return _lay_anew(models, support, loo, pools, slices, progressbar)
+    groups = every[0].observation_slices()
+    about = loo, support, len(groups)
+    kept = NODES.get(every, about)
+    if kept is None:
+        general = general_pools(len(models)) if len(models) <= _FEW_MODELS else []
+        wanted = [*general, *(pools or ())]
+        kept = _lay_anew(models, support, loo, wanted, groups, progressbar)
+    for pool in pools or ():
+        kept = refine_nodes(kept, models, pool, loo=loo)
+    NODES.keep(every, about, kept)
+    return kept
+
+
+def _lay_anew(
+    models: Mapping[str, Source],
+    support: tuple[float, float],
+    loo: bool,
+    pools: Sequence[Pooling] | None,
+    slices: Sequence[slice],
+    progressbar: bool | None,
+) -> list[NodeGroup]:
+    pools = pools or general_pools(len(models))
+    lay = partial(_lay, support=support, discrete=are_discrete(models), loo=loo)
     own = [[pool.at(counted_from(slices[0], obs)) for pool in pools] for obs in slices]
     parts = []
     with progress_bar(slices[-1].stop, "densities on nodes", progressbar) as advance:
@@ -103,7 +134,7 @@ def refine_nodes(
     rough = [
         part
         for part in node_groups
-        if part.grid is None or (part.log_norm(pools[part.obs.start])[1] > 1e-9).any()
+        if part.grid is None or (part.log_norm(pools[part.obs.start])[1] > TOLERANCE).any()
     ]
     if not rough:
         return list(node_groups)
@@ -168,19 +199,31 @@ def _resolve(
     pools: Sequence[Pooling],
     *,
     detailed: bool,
-) -> tuple[Grid, Array]:
+) -> tuple[Grid | Spaced, Array]:
     """Lay a grid; return also how much mass of each component it misses.
 
     A density integrates to one, so what is missing tells when the break points were too few.
     """
-    line = Line(break_points(members, support, detailed=detailed), support)
+    line, modes = lay_line(members, support, detailed=detailed)
     evaluate = components(members)
-    grid = Grid.lay(evaluate, line).refined(evaluate, *pools)
-    each = map(OneModel, range(len(members)))
-    missing = np.abs(1.0 - np.exp(grid.integrate(*each).log_value))
     whole = np.array([_lies_within(member, support) for member in members])
+    if not detailed:
+        for heavy in tails_to_try(members, support):
+            spaced = Spaced.lay(evaluate, line, modes, pools, heavy=heavy)
+            if spaced is not None:
+                missing = _missing(spaced, whole)
+                if (missing <= _LITTLE).all():
+                    return spaced, missing
+    grid = Grid.lay(evaluate, line).refined(evaluate, *pools)
+    return grid, _missing(grid, whole)
+
+
+def _missing(grid: Grid | Spaced, whole: NDArray[np.bool_]) -> Array:
+    """Mass of each component that a grid does not see, of those that lie within it."""
+    each = map(OneModel, range(whole.size))
+    missing = np.abs(1.0 - np.exp(grid.integrate(*each).log_value))
     missing[~whole] = 0.0  # part of it lies where the pool is zero
-    return grid, missing
+    return missing
 
 
 def _all_outcomes(

@@ -20,6 +20,7 @@ from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.discrete import DiscreteRows
 from lockquack.quadrature.grid import NODES, Components, Grid, Integrand, Rows
 from lockquack.quadrature.intervals import HasIntervals
+from lockquack.quadrature.spaced import Spaced
 
 #: How well the slope of a tail is known.
 _SLACK = 1e-3
@@ -97,8 +98,10 @@ class GroupDistribution(HasIntervals):
     def moments(self) -> Array:
         """Mean and variance, (2, n); NaN or infinite where the tails are too heavy for them."""
         grid, rows = self.group.grid, self._rows
-        if grid is None or not isinstance(rows, ContinuousRows):
+        if not isinstance(rows, ContinuousRows) or (isinstance(grid, Spaced) and grid.is_light):
             return np.stack(rows.moments())
+        if not isinstance(grid, Grid):  # tails are looked at on panels
+            grid = self._panels
         slopes = _tail_slopes(grid, self.pool)
         if slopes.max() > _LIGHT or grid.line.scale is not None:
             mean, var = self._heavy_moments(grid, slopes.max(axis=0))
@@ -143,12 +146,26 @@ class GroupDistribution(HasIntervals):
     @cached_property
     def _rows(self) -> ContinuousRows | DiscreteRows:
         group = self.group
+        if isinstance(group.grid, Spaced):
+            smooth = group.grid.smooth(lambda y, rows: self._components()(y, rows), self.pool)
+            if smooth is not None:
+                return ContinuousRows.of(smooth.on_panels(), self.pool, lambda: smooth.interpolate)
         if group.grid is not None:
-            return ContinuousRows.of(group.grid, self.pool, self._components)
+            return ContinuousRows.of(self._panels, self.pool, self._components)
         assert group.outcomes is not None
         rows = np.arange(group.nodes.logp.shape[-1])
         log_mass = self.pool(group.nodes.logp, rows) + group.nodes.log_measure
         return DiscreteRows.of(group.outcomes, log_mass)
+
+    @cached_property
+    def _panels(self) -> Grid:
+        """Panels that resolve the pool, tails included."""
+        grid = self.group.grid
+        assert grid is not None
+        if isinstance(grid, Grid):
+            return grid
+        evaluate = self._components()
+        return Grid.lay(evaluate, grid.line).refined(evaluate, self.pool)
 
 
 def _tail_slopes(grid: Grid, pool: Integrand) -> Array:

@@ -12,7 +12,7 @@ of the integrand have not died away.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -73,6 +73,8 @@ class Line:
 
     breaks: Array  # (rows, M + 1), increasing within a row, in z
     support: tuple[float, float]  # in y
+    #: Break points at which the support of a component ends, in z.
+    inner: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def scale(self) -> LogDistance | Logit | None:
@@ -105,15 +107,20 @@ class Line:
                 slope = np.where(side, reach / np.square(1 - s), slope)
         with np.errstate(divide="ignore"):
             log_slope = np.log(slope)
+        y, log_stretch = self.outcomes(z)
+        return y, log_slope + log_stretch
+
+    def outcomes(self, z: Array) -> tuple[Array, Array]:
+        """Return y(z) and log dy/dz, −inf where y would take more digits than there are."""
         if self.scale is None:
-            return z, log_slope
+            return z, np.zeros_like(z)
         y = self.scale.backward(z)
         # What takes more digits than there are cannot be looked at: its mass will be missed.
         smallest, largest = self._limits
         known = (smallest <= y) & (y <= largest)
         with np.errstate(invalid="ignore"):
-            log_slope = np.where(known, log_slope + self.scale.log_stretch(z), -np.inf)
-        return self._inside(y), log_slope
+            log_stretch = np.where(known, self.scale.log_stretch(z), -np.inf)
+        return self._inside(y), log_stretch
 
     def locate(self, y: Array, row: Rows) -> Array:
         """Return the coordinates t of outcomes (n,) in the given rows (n,), inverse to place."""
@@ -226,9 +233,12 @@ class Grid:
     panels: _Panels
 
     @classmethod
-    def lay(cls, components: Components, line: Line) -> Grid:
+    def lay(cls, components: Components, line: Line, *, tails: bool = True) -> Grid:
         """Begin with one panel between any two break points, and one for each tail."""
-        row, cell = np.nonzero(line.widths > 0)
+        widths = line.widths
+        if not tails:
+            widths[:, [0, -1]] = 0.0
+        row, cell = np.nonzero(widths > 0)
         stop = cell.astype(np.float64)
         return cls(line, _evaluate(components, line, row, stop - 1.0, stop))
 
@@ -240,7 +250,8 @@ class Grid:
     def integrate(self, *pools: Integrand) -> Integral:
         """Integrate pools of the components over each row."""
         log_value, log_error, log_noise = self._by_panel(pools)
-        log_error = np.logaddexp(log_error, log_noise)
+        with np.errstate(invalid="ignore"):  # what is no number is found in the result
+            log_error = np.logaddexp(log_error, log_noise)
         total = _row_sums(log_value, self.panels.row, self.n_rows)
         return Integral(total, np.exp(_row_sums(log_error, self.panels.row, self.n_rows) - total))
 

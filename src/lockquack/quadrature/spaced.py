@@ -1,0 +1,275 @@
+r"""Quadrature of smooth densities by equally spaced nodes.
+
+For a density that is analytic around the whole line the trapezoidal rule converges geometrically:
+with spacing h its error is the Fourier transform of the integrand at :math:`2\pi/h` [1]_. A third
+of the nodes that panels need is enough. Half-lines and intervals are made whole lines as for
+panels (:class:`.Line`); where tails may be heavy, :math:`z = c + s \sinh(x)` makes them light.
+
+How fast the transform falls is seen from the nodes themselves, and what lies beyond the last of
+them from their values there. Between nodes, log densities are polynomials through the nearest.
+
+References
+----------
+.. [1] Trefethen and Weideman (2014). The exponentially convergent trapezoidal rule. SIAM Review
+   56(3), 385–458.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import comb
+
+import numpy as np
+
+from lockquack.jets import Array, log_sum_exp
+from lockquack.quadrature.grid import Components, Grid, Integral, Integrand, Line, Rows
+from lockquack.quadrature.nodes import Nodes
+
+#: Distance of the nodes in spreads of the narrowest mode, also where tails are bent, and how
+#: often it may be halved.
+_SPACING, _BENT_SPACING, _MAX_HALVINGS = 0.65, 0.4, 2
+#: Estimate of a relative error that is accepted; the error itself is mostly much smaller.
+TOLERANCE = 5e-9
+#: Nodes that are added at either end where these are not yet far enough out, and how often.
+_EXTENSION, _MAX_EXTENSIONS = 4, 10
+#: Share in an integral that the outermost node may have.
+_NEGLIGIBLE = 1e-13
+#: Ratio of the extent of all modes to that of the narrowest from which nodes would be too many.
+_MOST_UNEQUAL = 3.0
+#: Spreads from the middle at which the sinh begins to bend.
+_BEND = 2.0
+#: Frequencies, as shares of the highest that the nodes know, at which the fall is looked at: the
+#: largest of each few counts, because transforms of several modes have zeros.
+_LOW, _HIGH = np.array([0.4, 0.45, 0.5]), np.array([0.7, 0.75, 0.8])
+#: Nodes that a polynomial goes through, and what it gains at least when spacing is halved.
+_NEAREST, _GAIN = 14, 1e-3
+_BARYCENTRIC = np.array([(-1.0) ** k * comb(_NEAREST - 1, k) for k in range(_NEAREST)])
+#: How far a log density may leave the range between two nodes.
+_SWING = 0.5
+#: Error of log densities between nodes, times their share, that is accepted.
+_SMOOTH = 2e-9
+#: Most nodes that are halved for it: panels would be as many.
+_FEW = 64
+#: Nodes from one break point to the next where nodes become panels.
+_STRIDE = 4
+
+
+@dataclass(frozen=True)
+class Spaced:
+    """Equally spaced nodes at which the components of every row are known."""
+
+    line: Line  # break points, for panels where these nodes are not enough
+    middle: Array  # (row,), of all modes, in z
+    spread: Array  # (row,), of the narrowest, in z
+    heavy: bool  # whether tails are bent
+    start: Array  # (row,): first node, in x
+    step: Array  # (row,)
+    log_components: Array  # (K, node, row)
+
+    @classmethod
+    def lay(
+        cls,
+        components: Components,
+        line: Line,
+        modes: Array,
+        pools: Sequence[Integrand],
+        *,
+        heavy: bool,
+        tolerance: float = TOLERANCE,
+    ) -> Spaced | None:
+        """Put nodes where the modes (mode, multiple, row) are, in z; None if that does not do."""
+        low, high = modes.min(axis=(0, 1)), modes.max(axis=(0, 1))
+        widths = np.ptp(modes, axis=1).min(axis=0)
+        if not (np.isfinite(widths).all() and (widths > 0).all()):
+            return None
+        if ((high - low) / widths).max() > _MOST_UNEQUAL or np.isfinite(line.inner).any():
+            return None
+        middle, spread = (low + high) / 2, widths / (2 * _OUTERMOST)
+        reach = _straighten((high - low) / 2 / spread, heavy)
+        spacing = _BENT_SPACING if heavy else _SPACING
+        n_nodes = int(np.ceil(2 * reach.max() / spacing)) + 1
+        step = 2 * reach / (n_nodes - 1)
+        nodes = cls(line, middle, spread, heavy, -reach, step, np.empty((0, 0, reach.size)))
+        extended = nodes._evaluated(components, n_nodes)._extended(components, pools)
+        if extended is None:
+            return None
+        found = extended.refined(components, *pools, tolerance=tolerance)
+        return found if isinstance(found, Spaced) else None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.step.size
+
+    @property
+    def is_light(self) -> bool:
+        """Whether outcomes beyond the nodes are too few to matter for moments too."""
+        return not self.heavy and self.line.scale is None
+
+    def integrate(self, *pools: Integrand) -> Integral:
+        """Integrate pools of the components over each row."""
+        share, total = self._shares(pools)
+        return Integral(total, _fall(share) + 10.0 * (share[:, 0] + share[:, -1]))
+
+    def refined(
+        self, components: Components, *pools: Integrand, tolerance: float = TOLERANCE
+    ) -> Spaced | Grid:
+        """Halve the spacing until the integrals of all pools have this relative error.
+
+        Where that does not come about, lay panels.
+        """
+        nodes = self
+        for halvings in range(_MAX_HALVINGS + 1):
+            if (nodes.integrate(*pools).relative_error <= tolerance).all():
+                return nodes
+            if halvings < _MAX_HALVINGS:
+                nodes = nodes._halved(components)
+        return Grid.lay(components, self.line).refined(components, *pools, tolerance=tolerance)
+
+    def nodes(self) -> Nodes:
+        """Return the nodes with their log quadrature weights."""
+        return Nodes(self.log_components, self._places()[1])
+
+    def smooth(self, components: Components, pool: Integrand) -> Spaced | None:
+        """Return nodes between which densities are known too, halved if need be; None if not."""
+        if self._is_smooth(pool):
+            return self
+        if self.log_components.shape[1] > _FEW:
+            return None
+        halved = self._halved(components)
+        return halved if halved._is_smooth(pool) else None
+
+    def _is_smooth(self, pool: Integrand) -> bool:
+        """Whether log densities between the nodes are known as well as those at them.
+
+        Every second node is predicted from the others.
+        """
+        every = replace(self, step=2 * self.step, log_components=self.log_components[:, ::2])
+        if every.log_components.shape[1] < _NEAREST:
+            return False
+        rows = np.arange(self.n_rows)
+        odd = slice(1, 2 * every.log_components.shape[1] - 2, 2)
+        between = np.arange(0.5, every.log_components.shape[1] - 1)[:, None] * np.ones(self.n_rows)
+        share, _ = self._shares([pool])
+        wrong = np.abs(every._at(between, rows) - self.log_components[:, odd]).max(axis=0)
+        with np.errstate(invalid="ignore"):
+            return bool((_GAIN * wrong * share[0, odd] < _SMOOTH).all())
+
+    def interpolate(self, y: Array, rows: Rows) -> Array:
+        """Log densities of the components between nodes, (point, row) → (K, point, row)."""
+        z = y if self.line.scale is None else self.line.scale.forward(y)
+        x = _straighten((z - self.middle[rows]) / self.spread[rows], self.heavy)
+        return self._at((x - self.start[rows]) / self.step[rows], rows)
+
+    def on_panels(self) -> Grid:
+        """Return panels between the outermost nodes, with interpolated components."""
+        count = self.log_components.shape[1]
+        at = np.unique(np.append(np.arange(0, count - 1, _STRIDE), count - 1))
+        x = self.start[:, None] + self.step[:, None] * at
+        breaks = self.middle[:, None] + self.spread[:, None] * _bend(x, self.heavy)[0]
+        return Grid.lay(self.interpolate, Line(breaks, self.line.support), tails=False)
+
+    def _places(self) -> tuple[Array, Array]:
+        """Outcomes at the nodes and logs of what they stand for, (node, row)."""
+        count = self.log_components.shape[1]
+        x = self.start + self.step * np.arange(count)[:, None]
+        bent, log_slope = _bend(x, self.heavy)
+        y, log_stretch = self.line.outcomes(self.middle + self.spread * bent)
+        return y, log_stretch + log_slope + np.log(self.spread * self.step)
+
+    def _evaluated(self, components: Components, count: int) -> Spaced:
+        empty = replace(self, log_components=np.empty((0, count, self.n_rows)))
+        y, _ = empty._places()
+        return replace(self, log_components=components(y, np.arange(self.n_rows)))
+
+    def _halved(self, components: Components) -> Spaced:
+        count = self.log_components.shape[1]
+        between = replace(self, start=self.start + self.step / 2)._evaluated(components, count - 1)
+        logs = np.empty((len(self.log_components), 2 * count - 1, self.n_rows))
+        logs[:, ::2], logs[:, 1::2] = self.log_components, between.log_components
+        return replace(self, step=self.step / 2, log_components=logs)
+
+    def _extended(self, components: Components, pools: Sequence[Integrand]) -> Spaced | None:
+        """Add nodes at both ends until what lies beyond is negligible; None if it never is."""
+        nodes = self
+        for _ in range(_MAX_EXTENSIONS):
+            share, _ = nodes._shares(pools)
+            if not np.isfinite(share).all():
+                return None
+            if max(share[:, 0].max(), share[:, -1].max()) <= _NEGLIGIBLE:
+                return nodes
+            count = nodes.log_components.shape[1]
+            first = nodes.start - _EXTENSION * nodes.step
+            ends = [
+                replace(nodes, start=start)._evaluated(components, _EXTENSION).log_components
+                for start in (first, nodes.start + count * nodes.step)
+            ]
+            logs = np.concatenate([ends[0], nodes.log_components, ends[1]], axis=1)
+            nodes = replace(nodes, start=first, log_components=logs)
+        return None
+
+    def _shares(self, pools: Sequence[Integrand]) -> tuple[Array, Array]:
+        """Shares of the nodes in the integrals, (pool, node, row), and the logs of these."""
+        rows = np.arange(self.n_rows)
+        with np.errstate(invalid="ignore"):
+            logs = np.stack([pool(self.log_components, rows) for pool in pools])
+            logs = logs + self._places()[1]
+            total = log_sum_exp(logs, axis=1)
+            return np.exp(logs - total[:, None]), total
+
+    def _at(self, place: Array, rows: Rows) -> Array:
+        """Components at places counted in nodes, (point, row) → (K, point, row)."""
+        count = self.log_components.shape[1]
+        first = np.clip(np.floor(place) - (_NEAREST // 2 - 1), 0, count - _NEAREST)
+        near = np.where(np.isnan(first), 0, first).astype(np.intp)
+        weights = np.empty((_NEAREST, *place.shape))
+        for k in range(_NEAREST):
+            offset = place - near - k
+            weights[k] = _BARYCENTRIC[k] / np.where(offset == 0, 1e-300, offset)
+        weights /= weights.sum(axis=0)
+        result = np.zeros((len(self.log_components), *place.shape))
+        left = np.clip(np.nan_to_num(np.floor(place)), 0, count - 2).astype(np.intp)
+        low, high = np.sort(
+            [self.log_components[:, left, rows], self.log_components[:, left + 1, rows]], axis=0
+        )
+        with np.errstate(invalid="ignore"):
+            for k in range(_NEAREST):
+                result += weights[k] * self.log_components[:, near + k, rows]
+            # Far out, polynomials through logs that fall ever faster swing.
+            result = np.clip(np.where(np.isnan(result), low, result), low - _SWING, high + _SWING)
+        return np.where(np.isnan(place), np.nan, result)
+
+
+#: Multiples of the spread between which modes are given.
+_OUTERMOST = 7.0
+
+
+def _bend(x: Array, heavy: bool) -> tuple[Array, Array]:
+    """Return (z − middle) / spread at x, and the log of its slope."""
+    if not heavy:
+        return x, np.zeros_like(x)
+    return _BEND * np.sinh(x / _BEND), np.log(np.cosh(x / _BEND))
+
+
+def _straighten(bent: Array, heavy: bool) -> Array:
+    """Return x, inverse to :func:`_bend`."""
+    return _BEND * np.arcsinh(bent / _BEND) if heavy else bent
+
+
+def _fall(share: Array) -> Array:
+    """Transform of the shares (pool, node, row) at the spacing's own frequency, from lower ones.
+
+    Its logarithm is taken to fall on at the same rate, or faster, as it does for poles and for
+    normal densities.
+    """
+    node = np.arange(share.shape[1])
+    sizes = []
+    for frequencies in (_LOW, _HIGH):
+        waves = np.exp(1j * np.pi * np.outer(frequencies, node))
+        sizes.append(np.abs(np.einsum("fm,pmr->pfr", waves, share)).max(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.log(np.maximum(sizes, 1e-17))
+        rate = (high - low) / (_HIGH[0] - _LOW[0])
+        known = np.exp(high + rate * (2.0 - _HIGH[0]))
+    return np.where(rate < 0, np.maximum(known, 1e-15), 1.0)
