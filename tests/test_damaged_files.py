@@ -458,3 +458,19 @@ def test_the_shell_names_the_file_too(saved, tmp_path, capsys, name):
         said = "".join("".join(capsys.readouterr()).split())
         assert str(path) in said
         assert "unexpected" not in said
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+@pytest.mark.parametrize("name", ["status", "format", "digest"])
+def test_attributes_that_are_lists(name, suffix, tmp_path):
+    path = tmp_path / f"fit{suffix}"
+    lq.lock(lq.example_models()).save(path)
+    engine = {"engine": "zarr", "consolidated": False} if suffix == ".zarr" else {}
+    with xr.open_dataset(path, **engine) as stored:
+        changed = stored.load()
+    key = next(each for each in changed.attrs if name in str(each))
+    changed.attrs[key] = [1.5, 2.5]
+    spoilt = tmp_path / f"spoilt{suffix}"
+    changed.to_zarr(spoilt, zarr_format=2) if engine else changed.to_netcdf(spoilt)
+    with pytest.raises(LockquackError, match=f"spoilt{suffix}"):
+        lq.load(spoilt)

@@ -26,7 +26,7 @@ from lockquack.operators.pool import Pool
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.rules import LogScore, PairwiseScore, Pooled
 from lockquack.rules.wishes import NEIGHBOURS
-from tests.helpers import beside_of, densities_of, pose_pair
+from tests.helpers import beside_of, densities_of, lock, pose_pair
 
 INSTANCES = [
     *(kind() for kind in OPERATORS.values()),
@@ -381,3 +381,16 @@ def test_quack_takes_the_log_score_for_counts():
         fit = lq.quack({k: models[k] for k in ("poisson", "nb")})
     assert fit.rule == LogScore()
     assert fit.solution.converged
+
+
+def test_a_locked_pool_is_no_worse_than_a_model_that_excludes_outcomes(rng):
+    """With any weight of it the pool excludes them too: the score jumps where it has none."""
+    rate = 0.4 + 0.01 * rng.random((2, 60))
+    models = {
+        "coin": lq.from_family("bernoulli", y=[0, 0], p=0.31 + 0.01 * rng.random((2, 60))),
+        "count": lq.from_family("poisson", y=[0, 0], mu=rate),
+    }
+    fit = lock(models, rule="log", prior=1.0)
+    totals = fit.pointwise.sum("obs_id").values
+    assert totals[0] > totals[1:].max()
+    assert fit.weights.sel(model="coin") > 0

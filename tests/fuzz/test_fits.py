@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lockquack as lq
-from lockquack.errors import LockquackError
+from lockquack.errors import LockquackError, QuadratureWarning
 from tests.fuzz.layouts import LAYOUTS, laid_out
 from tests.fuzz.pairs import CONVEX, OTHERS, fit_or_none
 from tests.fuzz.worlds import CONTINUOUS, COUNTS, World, worlds
@@ -44,10 +44,15 @@ def value(fit, x):
 
 
 def both(make, one, other, pair, **options):
-    """Fit the same pair to two sets of models, of which both are refused or none."""
+    """Fit the same pair to two sets of models, of which both are refused or none.
+
+    Weights of any sum may have no optimum, of which a remark tells, and whether a pool with next
+    to no weights has a normaliser is decided numerically, so that rounding can decide it.
+    """
     first, second = make(one, *pair, **options), make(other, *pair, **options)
-    assert (first is None) == (second is None)
-    assume(first is not None)
+    assert (first is None) == (second is None) or not pair[0].on_simplex
+    assume(first is not None and second is not None)
+    assume(pair[0].on_simplex or (first.solution.converged and second.solution.converged))
     return first, second
 
 
@@ -155,7 +160,9 @@ def test_models_of_the_logarithm(world, pair):
     best, again = value(one, one.solution.x), value(one, other.solution.x)
     size = max(float(one.solution.scale), world.n, 1.0)
     assert abs(again - best) <= 1e-6 * size
-    if not one.rule.needs_derivatives:  # scores by H differ by a term that no model changes
+    warned = any(issubclass(remark.category, QuadratureWarning) for remark in other.remarks)
+    # Scores by H differ by a term that no model changes.
+    if not (one.rule.needs_derivatives or warned):
         volume = world.y.sum()
         assert abs(value(other, other.solution.x) - again - volume) <= 1e-6 * size
 

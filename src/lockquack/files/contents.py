@@ -84,7 +84,9 @@ def signed(dataset: xr.Dataset) -> xr.Dataset:
 
 def require_unchanged(dataset: xr.Dataset) -> None:
     """Refuse a dataset that is not what was signed."""
-    if dataset.attrs.get(_DIGEST) != _digest(dataset):
+    with making_sense_of("its attributes"):
+        expected, found = dataset.attrs.get(_DIGEST), _digest(dataset)
+    if not isinstance(expected, str) or expected != found:
         raise FileError(f"What is in it does not fit its digest. {DAMAGED}")
 
 

@@ -144,7 +144,7 @@ def _require_known(attrs: Mapping[Any, Any]) -> None:
             f"A later version of lockquack wrote this, in the format {version}; this version reads "
             f"the format {_FORMAT}. Install the later version, or fit again."
         )
-    if version != _FORMAT:
+    if not isinstance(version, int | np.integer) or version != _FORMAT:
         raise FileError(
             f"This combination is in the format {version}; this version of lockquack reads the "
             f"format {_FORMAT}. Fit again."

@@ -29,6 +29,8 @@ ExpandForm = Callable[[Array], tuple[float, Array, Form]]
 
 #: Change of f, or gap, in units of the scale, that is nothing but rounding.
 _ROUNDING = 16 * np.finfo(np.float64).eps
+#: Rise of f, in units of the scale, that no rounding explains.
+_JUMP = 1e-9
 #: Slope at the end of a step, in units of the slope at its start, that ends a line search.
 _LEVEL = 0.1
 #: Most evaluations of a line search, enough to bisect down to rounding.
@@ -281,7 +283,8 @@ def _line_search(problem: _Problem, start: _Point, target: Array) -> _Point:
     """Go from a point towards the target until F is nearly level, at most to the target.
 
     The slope is bracketed and its zero approached by Newton's method, by bisection where that
-    leaves the bracket. A negative slope proves by convexity that F has decreased.
+    leaves the bracket. A negative slope proves by convexity that F has decreased, unless F jumps
+    up where a weight becomes zero: a locked pool then has outcomes that this model excludes.
     """
     d = target - start.w
     rounding = _ROUNDING * start.scale
@@ -291,7 +294,8 @@ def _line_search(problem: _Problem, start: _Point, target: Array) -> _Point:
     for _ in range(_EVALUATIONS):
         w = target if t == 1 else np.maximum(start.w + t * d, 0.0)
         point = problem.at(w / w.sum(axis=1, keepdims=True))
-        slope = problem.slope(point, d) if point.finite else np.inf
+        rises = point.value > start.value + _JUMP * start.scale
+        slope = problem.slope(point, d) if point.finite and not rises else np.inf
         lower = slope <= 0 or point.value <= start.value + rounding
         if lower and (abs(slope) <= level or (t == 1 and slope <= 0)):
             return point
