@@ -39,7 +39,7 @@ _MOST = 50
 #: Weight, in units of an equal one, below which a model is left aside roughly.
 _INACTIVE = 1e-3
 #: Observations for which a step is taken at once.
-_AT_ONCE = 20_000
+_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
