@@ -803,7 +803,7 @@ def test_files_that_are_something_else(normals, tmp_path):
         normals["left"].save(model)
         with pytest.raises(UnsupportedError, match=rf"{fit.name}: .*combination.*lq\.load"):
             lq.from_datatree(fit)
-        with pytest.raises(LockquackError, match=rf"{model.name} .*lq\.from_datatree"):
+        with pytest.raises(LockquackError, match=rf"{model.name}: .*lq\.from_datatree"):
             lq.load(model)
         with pytest.raises(UnsupportedError, match=rf"{model.name}: .*not 'z'"):
             lq.from_datatree(model, var_name="z")

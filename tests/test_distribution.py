@@ -543,7 +543,7 @@ def test_new_covariates(rng):
         fit.predict(y_new, z=1.0)
     with pytest.raises(ParameterError, match="drop loo"):
         fit.predict(y_new, loo=True, **data)
-    with pytest.raises(ParameterError, match="no new model 'first'"):
+    with pytest.raises(ParameterError, match="lacks 'first'"):
         fit.predict(models={"both": there["both"]})
     with pytest.raises(LockquackError, match="Model 'both' is a ndarray"):
         fit.predict(models={"both": y_new, "first": y_new})

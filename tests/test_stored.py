@@ -188,9 +188,7 @@ def test_other_pools_are_refused_and_it_is_said_why(given):
     np.testing.assert_array_equal(quietly(lq.equal, models).pit().shape, (N,))
 
 
-@pytest.mark.parametrize(
-    "what", ["no group", "no chains", "thinned", "of others", "one model evaluable"]
-)
+@pytest.mark.parametrize("what", ["no group", "no chains", "thinned", "of others"])
 def test_models_without_them_are_refused(given, models, what):
     tree = given[0]["left"]
     drawn = tree["posterior_predictive"].to_dataset()
@@ -201,12 +199,22 @@ def test_models_without_them_are_refused(given, models, what):
         "no chains": lambda: with_draws(tree, drawn.isel(chain=0, drop=True)),
         "thinned": lambda: with_draws(tree, drawn.isel(draw=slice(None, None, 2))),
         "of others": lambda: with_draws(tree, drawn.assign_coords(obs=drawn["obs"].values[::-1])),
-        "one model evaluable": lambda: given[1]["left"],
     }[what]()
     assert left.source.outcome_draws is None
     fit = quietly(lq.equal, {"left": left, "right": models["right"]})
     with pytest.raises(UnsupportedError, match=r"model 'left' has no predictive draws"):
         fit.pit()
+
+
+def test_a_model_that_can_draw_stands_beside_stored_draws(given, models):
+    """Its own generator takes the place of stored draws, at as many draws."""
+    assert given[1]["left"].source.outcome_draws is None
+    fit, stored = (
+        quietly(lq.equal, {"left": left, "right": models["right"]})
+        for left in (given[1]["left"], models["left"])
+    )
+    draws = given[1]["left"].source.n_samples
+    np.testing.assert_allclose(fit.pit(), stored.pit(), atol=3 / np.sqrt(draws))
 
 
 def test_draws_that_are_not_finite_are_refused(given, models):

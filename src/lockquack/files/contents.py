@@ -10,11 +10,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import xarray as xr
 
+from lockquack.draws.blocks import Kind
 from lockquack.errors import FileError, in_brief
 from lockquack.jets import Array
 
@@ -111,6 +112,11 @@ def _bytes(values: Any) -> bytes:
     if values.dtype.kind in "OUT" and all(isinstance(each, str) for each in values.flat):
         return "\0".join(values.ravel().tolist()).encode(errors="replace")
     return b""  # times and the like, of which formats make what they can
+
+
+def read_kind(text: str) -> Kind:
+    """Read which predictions were scored."""
+    return next(kind for kind in get_args(Kind) if kind == text)
 
 
 def _shortened(value: object) -> str:

@@ -6,18 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy import sparse
 
-from lockquack.draws.blocks import Kind
 from lockquack.errors import FileError, naming
 from lockquack.files.contents import (
     DAMAGED,
     Contents,
     making_sense_of,
+    read_kind,
     require_unchanged,
     signed,
 )
@@ -137,7 +137,10 @@ def read_fit(path: str | Path) -> Fitted:
 def _require_known(attrs: Mapping[Any, Any]) -> None:
     """Refuse what is no combination, or one that this version cannot read."""
     if not is_combination(attrs):
-        raise FileError("This does not hold a combination. Models are read by lq.from_datatree.")
+        raise FileError(
+            "This does not hold a combination. Models are read by lq.from_datatree, the sums of "
+            "running_lock by lq.RunningLock.load."
+        )
     version = attrs[FORMAT_KEY]
     if isinstance(version, int | np.integer) and version > _FORMAT:
         raise FileError(
@@ -164,7 +167,7 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Fitted:
     starts = contents.json("starts")
     return Fitted(
         names=names,
-        scores=contents.attribute("scores", _read_kind),
+        scores=contents.attribute("scores", read_kind),
         label=contents.text("label"),
         observations=observations,
         fitter=fitter,
@@ -286,7 +289,3 @@ def _read_remarks(text: str) -> tuple[Remark, ...]:
 def _read_design(text: str) -> Design | None:
     known = json.loads(text)
     return None if known is None else Design.from_description(known["design"])
-
-
-def _read_kind(text: str) -> Kind:
-    return next(kind for kind in get_args(Kind) if kind == text)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import LockquackError
+from lockquack.errors import FileError, naming
+from lockquack.files.contents import Contents, read_kind, require_unchanged, signed
 from lockquack.files.formats import read_dataset, write
 from lockquack.fitting.sums import LockingSums, Spread
 from lockquack.methods.summing import Summed
@@ -48,35 +49,48 @@ def save_sums(running: Summed, path: str | Path) -> None:
             "n_influences": json.dumps([len(each) for each in sums.influences]),
         },
     )
-    write(dataset, path)
+    write(signed(dataset), path)
 
 
 def read_sums(path: str | Path) -> Summed:
     """Read the sums; see :meth:`RunningLock.load`."""
     dataset = read_dataset(path)
-    attrs = dataset.attrs
-    if attrs.get(_FORMAT_KEY) != _FORMAT:
-        raise LockquackError(
-            f"{path} does not hold a RunningLock that this version can read. Combinations are "
-            "read by lq.load."
-        )
-    arrays = {str(name): array.values for name, array in dataset.data_vars.items()}
-    names = tuple(map(str, dataset["model"].values))
-    spread = Spread(float(attrs["weight"]), int(attrs["count"]), arrays["mean"], arrays["squares"])
-    influences = tuple(
-        tuple(arrays[f"influence_{k}_{i}"] for i in range(count))
-        for k, count in enumerate(json.loads(attrs["n_influences"]))
+    with naming(str(path)):
+        if dataset.attrs.get(_FORMAT_KEY) != _FORMAT:
+            raise FileError(
+                "This does not hold a RunningLock that this version can read. Combinations are "
+                "read by lq.load."
+            )
+        require_unchanged(dataset)
+        return _rebuild(Contents(dataset, ""), tuple(map(str, dataset["model"].values)))
+
+
+def _rebuild(contents: Contents, names: tuple[str, ...]) -> Summed:
+    outcomes = Spread(
+        float(contents.number("weight")),
+        int(contents.number("count")),
+        contents.array("mean"),
+        contents.array("squares"),
     )
+    influences = tuple(
+        tuple(contents.array(f"influence_{k}_{i}") for i in range(count))
+        for k, count in enumerate(contents.json("n_influences"))
+    )
+    known = "square_second" in contents.arrays
     sums = LockingSums(
         len(names),
-        spread,
-        arrays["first"],
-        float(attrs["square_weight"]),
-        arrays["square_first"],
-        arrays.get("square_second", np.empty((0, 0))),
+        outcomes,
+        contents.array("first"),
+        float(contents.number("square_weight")),
+        contents.array("square_first"),
+        contents.array("square_second") if known else np.empty((0, 0)),
         influences,
     )
-    rule = Hyvarinen.from_options(json.loads(attrs["rule_options"]))
-    assert isinstance(rule, Hyvarinen)
-    seed = json.loads(attrs["random_seed"])
-    return Summed(names, rule, attrs["scores"], sums, arrays["concentration"], seed)
+    return Summed(
+        names,
+        Hyvarinen(**contents.json("rule_options")),
+        contents.attribute("scores", read_kind),
+        sums,
+        contents.array("concentration"),
+        contents.json("random_seed"),
+    )
