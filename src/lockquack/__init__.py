@@ -47,9 +47,12 @@ if TYPE_CHECKING:
     from lockquack.sources.arrays import from_arrays as from_arrays
     from lockquack.sources.bambi import from_bambi as from_bambi
     from lockquack.sources.chains import split_chains as split_chains
+    from lockquack.sources.cross_validation import cross_validate as cross_validate
+    from lockquack.sources.cross_validation import leave_future_out as leave_future_out
     from lockquack.sources.datatree import from_datatree as from_datatree
     from lockquack.sources.elpd import from_elpd as from_elpd
     from lockquack.sources.family import from_family as from_family
+    from lockquack.sources.folds import from_folds as from_folds
     from lockquack.sources.jax import from_jax as from_jax
     from lockquack.sources.numpyro import from_numpyro as from_numpyro
     from lockquack.sources.parameters import linear_predictor as linear_predictor
@@ -83,6 +86,7 @@ _HOMES = {
     "check": "checks.derivatives",
     "combine": "combination.verbs",
     "compare": "methods.compare",
+    "cross_validate": "sources.cross_validation",
     "equal": "combination.mixtures",
     "example_models": "testing",
     "from_arrays": "sources.arrays",
@@ -91,10 +95,12 @@ _HOMES = {
     "from_datatree": "sources.datatree",
     "from_elpd": "sources.elpd",
     "from_family": "sources.family",
+    "from_folds": "sources.folds",
     "from_jax": "sources.jax",
     "from_numpyro": "sources.numpyro",
     "from_pymc": "sources.pymc",
     "from_pystan": "sources.stan",
+    "leave_future_out": "sources.cross_validation",
     "linear_predictor": "sources.parameters",
     "load": "combination.verbs",
     "lock": "combination.verbs",
@@ -133,6 +139,8 @@ _MEANT = {
     "superposition superpose quantum": "quack",
     "average model_average model_averaging": "bma, pseudo_bma or stack",
     "chains separate_chains": "split_chains",
+    "kfold k_fold loo_kfold cv crossval cross_validation leave_group_out": "cross_validate",
+    "lfo lfo_cv time_series_split": "leave_future_out, whose folds cross_validate takes",
 }
 
 

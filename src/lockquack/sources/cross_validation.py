@@ -1,0 +1,209 @@
+"""Cross-validation: which observations are left out together, and fitting without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import ParameterError
+from lockquack.models.model import Model
+from lockquack.parallel.progress import progress_bar
+from lockquack.parallel.threads import thread_map
+from lockquack.sources.folds import from_folds
+
+Index = NDArray[np.intp]
+#: Positions that a model is fitted to, and those that it predicts.
+Split = tuple[Index, Index]
+
+
+@own_arithmetic
+def cross_validate(
+    fit: Callable[[Index, Index], Any],
+    *,
+    n: int,
+    folds: int | Sequence[Any] | NDArray[Any] = 10,
+    stratify: Any = None,
+    random_seed: int = 0,
+    threads: int = 1,
+    progressbar: bool | None = None,
+) -> Model:
+    """Fit a model again and again, each time without some observations, and predict these.
+
+    The result is one model of held-out predictions in the order of the data, as
+    :func:`from_folds` makes it: K-fold, leave-group-out and leave-future-out cross-validation
+    differ in the folds only. Scores and weights of :func:`stack` and its relatives are then
+    out-of-sample whatever the model is; that of a few folds is of a model fitted to fewer
+    observations than there are.
+
+    The fits must not learn from what they leave out: standardise, select variables and choose
+    priors inside ``fit``, from the rows ``train`` alone.
+
+    Parameters
+    ----------
+    fit
+        ``fit(train, test)`` fits the model to the rows ``train`` and returns a model of the rows
+        ``test``, in this order: arrays of positions.
+    n
+        Number of observations.
+    folds
+        A number of folds of nearly equal sizes, dealt at random; or labels, one for each
+        observation, of which each group is left out in turn; or pairs ``(train, test)`` of
+        positions, such as those of :func:`leave_future_out` or of scikit-learn's splitters.
+    stratify
+        Classes, one for each observation, of which every fold gets its share; only with a number
+        of folds.
+    random_seed
+        With which folds are dealt.
+    threads
+        How many fits run at the same time; more than one needs a ``fit`` that allows it.
+    progressbar
+        Whether to show progress; None: in a terminal only.
+
+    Returns
+    -------
+    Model
+        A model for :func:`lockquack.stack` and its relatives. It holds the predictions of all
+        fits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.normal(size=20)
+    >>> def fit(train, test):  # the posterior of a mean, known variance
+    ...     mu = rng.normal(y[train].mean(), len(train) ** -0.5, size=(4, 100))
+    ...     return lq.from_family("normal", y=y[test], mu=mu, sigma=1.0)
+    >>> lq.cross_validate(fit, n=len(y), folds=5)
+    <Model normal; chain: 4, draw: 100, obs_id: 20, components: 1>
+    """
+    splits = _splits(n, folds, stratify, random_seed)
+    fitted = []
+    with progress_bar(len(splits), "cross-validation", progressbar) as advance:
+        for each in thread_map(lambda split: fit(*split), splits, threads=threads):
+            fitted.append(each)
+            advance(1)
+    return from_folds([(test, each) for (_, test), each in zip(splits, fitted, strict=True)])
+
+
+@own_arithmetic
+def leave_future_out(
+    n: int, *, first: int, ahead: int = 1, step: int = 1
+) -> list[tuple[Index, Index]]:
+    """Make the folds of a series, of which each observation is predicted from earlier ones only.
+
+    Parameters
+    ----------
+    n
+        Number of observations, in the order of time.
+    first
+        How many there are before the first that is predicted.
+    ahead
+        How far ahead a fit predicts at most.
+    step
+        After how many observations the model is fitted again. So many, the last of those up to
+        ``ahead``, each fit predicts: with ``step=1`` each observation is predicted exactly
+        ``ahead`` steps ahead, with ``step=ahead`` a block of observations from all before it.
+
+    Returns
+    -------
+    list of (train, test)
+        For :func:`cross_validate`.
+
+    Examples
+    --------
+    >>> for train, test in leave_future_out(6, first=3):
+    ...     print(train, test)
+    [0 1 2] [3]
+    [0 1 2 3] [4]
+    [0 1 2 3 4] [5]
+    >>> for train, test in leave_future_out(6, first=3, ahead=2):
+    ...     print(train, test)
+    [0 1 2] [4]
+    [0 1 2 3] [5]
+    >>> for train, test in leave_future_out(7, first=3, ahead=2, step=2):
+    ...     print(train, test)
+    [0 1 2] [3 4]
+    [0 1 2 3 4] [5 6]
+    """
+    if not (0 < first < n and 0 < step <= ahead and first + ahead <= n):
+        raise ParameterError(
+            "leave_future_out needs 0 < first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
+            f"n={n}, first={first}, ahead={ahead}, step={step}."
+        )
+    positions = np.arange(n)
+    return [
+        (positions[:end], positions[end + ahead - step : end + ahead])
+        for end in range(first, n - ahead + step, step)
+        if end + ahead - step < n
+    ]
+
+
+def _splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
+    """Make pairs of positions, whatever says which observations are left out together."""
+    if isinstance(folds, int | np.integer):
+        return _complements(n, _dealt(n, int(folds), stratify, seed))
+    if stratify is not None:
+        raise ParameterError("stratify= goes with a number of folds; these are given already.")
+    if _are_pairs(folds):
+        return [_checked(pair, n) for pair in folds]
+    labels = np.asarray(folds)
+    if labels.shape != (n,):
+        raise ParameterError(
+            f"folds must be a number, labels of the {n} observations, or pairs (train, test) of "
+            f"positions; got something of the shape {labels.shape}."
+        )
+    groups = np.unique(labels, return_inverse=True)[1]
+    if groups.max() == 0:
+        raise ParameterError("All labels in folds are the same, so that nothing is left to fit to.")
+    return _complements(n, [np.flatnonzero(groups == g) for g in range(groups.max() + 1)])
+
+
+def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
+    """Deal observations to folds, those of each class one after the other."""
+    if not 2 <= folds <= n:
+        raise ParameterError(f"There must be between 2 and {n} folds, one for each; got {folds}.")
+    order = np.random.default_rng(seed).permutation(n)
+    if stratify is not None:
+        classes = np.unique(np.asarray(stratify), return_inverse=True)[1]
+        if classes.shape != (n,):
+            raise ParameterError(f"stratify must have {n} classes, one for each observation.")
+        order = order[np.argsort(classes[order], kind="stable")]
+    return [np.sort(order[k::folds]) for k in range(folds)]
+
+
+def _complements(n: int, tests: Iterable[Index]) -> list[Split]:
+    return [(np.setdiff1d(np.arange(n), test), test) for test in tests]
+
+
+def _are_pairs(folds: Any) -> bool:
+    """Whether these are pairs of arrays, not labels."""
+    if isinstance(folds, np.ndarray) or not isinstance(folds, Sequence):
+        return False
+    return all(isinstance(each, tuple | list) and len(each) == 2 for each in folds)
+
+
+def _checked(pair: Any, n: int) -> Split:
+    """Read a pair of positions; refuse observations that are fitted to and predicted."""
+    train, test = (np.asarray(each) for each in pair)
+    for each in (train, test):
+        if each.dtype.kind not in "iu" or each.ndim != 1 or not each.size:
+            raise ParameterError(
+                "A fold must be a pair of arrays of positions, whole numbers, that it is fitted to "
+                f"and that it predicts; got {each.dtype} of the shape {each.shape}."
+            )
+        if each.min() < 0 or each.max() >= n:
+            raise ParameterError(
+                f"Positions in folds must be from 0 to {n - 1}; got {each.min()} to {each.max()}."
+            )
+    both = np.intersect1d(train, test)
+    if both.size:
+        raise ParameterError(
+            f"Observation {both[0]} is fitted to and predicted in the same fold; such scores are "
+            "not held out."
+        )
+    return train.astype(np.intp), test.astype(np.intp)

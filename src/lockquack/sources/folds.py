@@ -1,0 +1,269 @@
+"""Models that were fitted to parts of the data: their predictions of the other parts, as one model.
+
+Each part, a fold, was predicted by a fit of its own that had not seen it. Side by side, in the
+order of the data, these are the held-out predictions of one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import ObservationMismatchError, ParameterError, ShapeError, naming
+from lockquack.jets import Array, Jet
+from lockquack.models.model import Model
+from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
+from lockquack.models.source import Abilities, Source, Subset
+from lockquack.sources.reading import as_model
+
+Index = NDArray[np.intp]
+
+
+@own_arithmetic
+def from_folds(folds: Sequence[tuple[Any, Any]]) -> Model:
+    r"""Put the predictions of several fits, each of a part of the data, side by side as one model.
+
+    .. math:: p(y_i \mid y_{-\kappa(i)}) \approx
+              \frac1S \sum_s f(y_i \mid \theta_s^{\kappa(i)}),
+
+    with the draws :math:`\theta^k` of the fit that was made without fold k. The result is a model
+    of held-out predictions in the order of the data: scores are these, nothing is left out a
+    second time, and no Pareto k̂ is needed. :func:`cross_validate` makes the folds and the fits
+    too.
+
+    Do not put predictions of observations into it that the same fit was made with: nobody can see
+    that from outside.
+
+    Parameters
+    ----------
+    folds
+        Pairs of positions in the data, and a model of the observations at these positions in this
+        order, made from a fit to others. No position may come twice; those that do not come, such
+        as the beginning of a series, are not part of the result, whose observations then are
+        labelled by their positions. All fits need the same number of chains and of draws.
+
+    Returns
+    -------
+    Model
+        A model for :func:`lockquack.stack` and its relatives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lockquack as lq
+    >>> y = np.array([0.3, 1.2, -0.4, 0.9])
+    >>> rng = np.random.default_rng(1)
+    >>> folds = []
+    >>> for test in ([0, 2], [1, 3]):
+    ...     train = np.setdiff1d(np.arange(4), test)
+    ...     mu = rng.normal(y[train].mean(), 0.5, size=(4, 100))
+    ...     folds.append((test, lq.from_family("normal", y=y[test], mu=mu, sigma=1.0)))
+    >>> lq.from_folds(folds)
+    <Model normal; chain: 4, draw: 100, obs_id: 4, components: 1>
+    """
+    if not folds:
+        raise ParameterError("There are no folds: give pairs of positions and a model.")
+    places, sources = [], []
+    for k, (index, given) in enumerate(folds):
+        with naming(f"Fold {k}"):
+            source = as_model(given).source
+            places.append(_positions(index, source))
+        sources.append(source)
+    _require_alike(sources)
+    order = np.concatenate(places)
+    _require_once(order)
+    rows = np.concatenate([np.arange(len(each)) for each in places])
+    fold = np.repeat(np.arange(len(places)), [len(each) for each in places])
+    sorting = np.argsort(order)
+    first = sources[0]
+    return Model(
+        FoldedSource(
+            _observations(sources, order, sorting),
+            first.n_chains,
+            first.n_draws,
+            first.likelihood,
+            held_out=True,
+            is_split=all(source.is_split for source in sources),
+            sources=tuple(sources),
+            fold=fold[sorting],
+            row=rows[sorting],
+        )
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FoldedSource(Source):
+    """The sources of several fits, each asked about the observations that it predicts."""
+
+    sources: tuple[Source, ...]
+    fold: Index  # (n,): which source predicts the observation
+    row: Index  # (n,): at which place of it
+
+    @property
+    @override
+    def can(self) -> Abilities:
+        each = [source.can for source in self.sources]
+        return Abilities(
+            differentiate=all(can.differentiate for can in each),
+            evaluate=all(can.evaluate for can in each),
+            integrate_to_one=all(can.integrate_to_one for can in each),
+            predict_alone=all(can.predict_alone for can in each),
+            be_shared=all(can.be_shared for can in each),
+            be_sent=all(can.be_sent for can in each),
+            has_generator=lambda: all(can.draw for can in each),
+        )
+
+    @property
+    @override
+    def known_where(self) -> str:
+        unknown = [source for source in self.sources if not source.can.evaluate]
+        return unknown[0].known_where if unknown else super().known_where
+
+    @override
+    def logp(self, chain: int, draws: slice, obs: slice) -> Array:
+        parts = [
+            (places, source.logp(chain, draws, span)[:, rows])
+            for source, places, span, rows in self._by_fold(obs)
+        ]
+        return _joined(parts, axis=1)
+
+    @override
+    def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
+        grads, curvs = [], []
+        for source, places, span, rows in self._by_fold(obs):
+            grad, curv = source.derivatives(chain, draws, span)
+            grads.append((places, grad[:, rows]))
+            curvs.append((places, curv[:, rows]))
+        return _joined(grads, axis=1), _joined(curvs, axis=1)
+
+    @override
+    def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
+        jets = []
+        for source, places, span, rows in self._by_fold(obs):
+            jet = source.jets_at(
+                y[:, places], chain, draws, span.start + rows, derivatives=derivatives
+            )
+            jets.append((places, jet))
+        return Jet(
+            *(
+                _joined([(places, getattr(jet, part)) for places, jet in jets], axis=2)
+                for part in ("logp", "grad", "curv")
+            )
+        )
+
+    @override
+    def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
+        parts = [
+            (places, source.bulks(span, multiples, detailed=detailed)[..., rows])
+            for source, places, span, rows in self._by_fold(obs)
+        ]
+        most = max(len(found) for _, found in parts)
+        # A mode that one fit has more than another is looked at twice there.
+        padded = [
+            (places, found[np.minimum(np.arange(most), len(found) - 1)]) for places, found in parts
+        ]
+        return _joined(padded, axis=2)
+
+    @override
+    def draw_outcomes(
+        self, chain: int, draws: Index, obs: Subset, rng: np.random.Generator
+    ) -> Array:
+        parts = [
+            (places, source.draw_outcomes(chain, draws, span.start + rows, rng))
+            for source, places, span, rows in self._by_fold(obs)
+        ]
+        return _joined(parts, axis=1)
+
+    def _by_fold(self, obs: Subset) -> Iterator[tuple[Source, Index, slice, Index]]:
+        """Say who predicts some observations.
+
+        Yields a source, the places among these observations, a slice of the source's own that
+        holds them, and where in it they are.
+        """
+        folds, rows = self.fold[obs], self.row[obs]
+        for k in np.unique(folds):
+            places = np.flatnonzero(folds == k)
+            own = rows[places]
+            span = slice(int(own.min()), int(own.max()) + 1)
+            yield self.sources[k], places, span, own - span.start
+
+
+def _joined(parts: Sequence[tuple[Index, Array]], axis: int) -> Array:
+    """Put arrays of some observations each, along an axis, into one of all."""
+    order = np.argsort(np.concatenate([places for places, _ in parts]))
+    return np.concatenate([each for _, each in parts], axis=axis).take(order, axis=axis)
+
+
+def _positions(index: Any, source: Source) -> Index:
+    places = np.asarray(index)
+    if places.dtype.kind not in "iu" or places.ndim != 1 or (places < 0).any():
+        raise ParameterError(
+            "The positions of a fold must be whole numbers from 0, one for each observation; got "
+            f"{places.dtype} of the shape {places.shape}."
+        )
+    if len(places) != source.n_obs:
+        raise ShapeError(
+            f"There are {len(places)} positions, and its model is of {source.n_obs} observations. "
+            "Give a model of the observations that were left out, in the order of their positions."
+        )
+    return places.astype(np.intp)
+
+
+def _require_alike(sources: Sequence[Source]) -> None:
+    first = sources[0]
+    for k, source in enumerate(sources):
+        sizes = source.n_chains, source.n_draws, source.n_components
+        expected = first.n_chains, first.n_draws, first.n_components
+        if sizes != expected:
+            raise ShapeError(
+                f"The fits differ: chains, draws and components of fold 0 are {expected}, of fold "
+                f"{k} {sizes}. Draw as many of each fit, or thin them to the same number."
+            )
+        if source.likelihood.discrete != first.likelihood.discrete:
+            raise ObservationMismatchError(
+                f"Fold 0 is of a {first.likelihood.description} likelihood, fold {k} of a "
+                f"{source.likelihood.description} one: they are not the same model."
+            )
+
+
+def _require_once(order: Index) -> None:
+    positions, counts = np.unique(order, return_counts=True)
+    if (counts > 1).any():
+        twice = positions[counts > 1]
+        raise ParameterError(
+            f"Observation {twice[0]} is in {counts.max()} folds ({twice.size} such observations). "
+            "Each must be predicted once."
+        )
+
+
+def _observations(sources: Sequence[Source], order: Index, sorting: Index) -> Observations:
+    """Put the outcomes side by side, with the labels that all of them have."""
+    each = [source.observations for source in sources]
+    first = each[0]
+    dim = first.dims[0] if len(first.dims) == 1 else OBS_DIM
+    coords: dict[str, Any] = {}
+    if all(len(given.dims) == 1 and dim in given.coords for given in each):
+        coords[dim] = np.concatenate([given.coords[dim] for given in each])[sorting]
+    elif len(order) <= order.max():
+        coords[dim] = order[sorting]
+    component_dim = first.component_dim or (COMPONENT_DIM if first.d > 1 else None)
+    dims = [dim] if component_dim is None else [dim, component_dim]
+    if component_dim is not None and first.components is not None:
+        coords[component_dim] = first.components
+    values = np.concatenate([given.values for given in each])[sorting]
+    y = xr.DataArray(values if len(dims) == 2 else values[:, 0], dims=dims, coords=coords)
+    joined = as_observations(y.rename(first.name), component_dim)
+    weights = [given.weights for given in each]
+    known = [weight for weight in weights if weight is not None]
+    if not known:
+        return joined
+    if len(known) < len(weights):
+        raise ParameterError("Some folds have case weights and some have none. Give all or none.")
+    return joined.weighted(np.concatenate(known)[sorting])
