@@ -279,3 +279,12 @@ def test_every_error_and_warning_has_our_base():
     assert len(classes) > 10
     for kind in classes:
         assert issubclass(kind, LockquackWarning | LockquackError)
+
+
+def test_fits_can_be_pickled_even_after_they_were_asked():
+    fit = lq.lock(lq.example_models())
+    fit.pit()
+    again = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(again.weights, fit.weights)
+    np.testing.assert_allclose(again.mean(), fit.predict().mean(), rtol=1e-12)
+    np.testing.assert_allclose(again.cdf(fit.quantile(0.25)), 0.25, atol=1e-8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -214,10 +214,13 @@ class Combination(Fitted):
             observed=y is not None or models is not None,
             random_seed=self.random_seed,
             progressbar=progressbar,
-            rivals=lambda: self._rivals(tuple(moved)),
+            rivals=partial(self._rivals, tuple(moved)),
         )
 
     logpdf = shortcut(Prediction.logpdf)
+    cdf = shortcut(Prediction.cdf)
+    quantile = shortcut(Prediction.quantile)
+    mean = shortcut(Prediction.mean)
     interval = shortcut(Prediction.interval)
     sample = shortcut(Prediction.sample)
     pit = shortcut(Prediction.pit, calibrates=True)
@@ -369,7 +372,7 @@ class Combination(Fitted):
                 loo=loo,
                 random_seed=self.random_seed,
                 progressbar=progressbar,
-                rivals=lambda: self._rivals(self.names),
+                rivals=partial(self._rivals, self.names),
             )
         return self._predictions[loo]
 

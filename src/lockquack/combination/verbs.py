@@ -80,8 +80,9 @@ def lock(
     by
         Covariates that the weights may depend on, one value for each observation: an array,
         Series, DataFrame or DataArray (numbers become splines, anything else groups), or
-        :class:`Groups`, :class:`Spline` and :class:`Features`, added with ``+``. The weights are
-        then pulled towards common ones as much as cross-validation has it.
+        :class:`Groups`, :class:`Spline` and :class:`Features`, added with ``+``: the weights of
+        several covariates are averaged, so give none that says nothing. They are
+        pulled towards common ones as much as cross-validation has it.
     shrinkage
         How much they are pulled together: ``"auto"``, or λ in units of the score; 0 fits every
         group alone, infinity is one weight for all.

@@ -159,7 +159,11 @@ class Features(Covariate):
 
 @dataclass(frozen=True)
 class Covariates:
-    """Several covariates, whose weights are averaged."""
+    """Several covariates, whose weights are averaged.
+
+    One of T covariates moves a weight by 1 / T at most, so one that says nothing takes from the
+    others. Where covariates matter together, paste groups to one: ``Groups(a + "/" + b)``.
+    """
 
     parts: tuple[Covariate, ...]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from lockquack.errors import NonFiniteError, ParameterError, ShapeError, unknown_name
+from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.fitting.basis import Basis, features, groups, knots_of, splines, together
 from lockquack.models.covariates import (
     Covariate,
@@ -234,7 +234,10 @@ class Design:
         if isinstance(by, pd.DataFrame | Mapping | xr.Dataset) and not self._is_table(by):
             missing = [name for name in self.names if name not in by]
             if missing:
-                raise unknown_name("covariate in by", missing[0], [str(key) for key in by])
+                raise ParameterError(
+                    f"The weights depend on {missing[0]!r}, which by does not have; it has "
+                    f"{', '.join(map(str, by))}."
+                )
             by = Covariates(tuple(term.covariate(by[term.name]) for term in self.terms))
         given = by if isinstance(by, Covariates) else Covariates((self._alone(by),))
         if len(given.parts) != len(self.terms):
