@@ -418,3 +418,11 @@ def test_what_is_refused(models, how, error, says):
         lq.stack(models, **how)
     with pytest.raises(UnsupportedError, match="cannot depend on covariates"):
         lq.combine(models, lq.Selection(), lq.LogScore(), by=SIDE)
+
+
+def test_a_report_compares_weights_that_vary_with_constant_ones(tmp_path):
+    side = lq.Groups(np.where(np.arange(40) < 20, "left", "right"), name="side")
+    fit = lq.stack(lq.example_models(), by=side, shrinkage=1.0)
+    page = fit.report(tmp_path / "report.html", methods=["stack"], cv=4).read_text("utf-8")
+    assert "its range by side" in page
+    assert page.count("stack ~ side") > 3  # among others, a row of the comparison

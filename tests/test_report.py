@@ -275,7 +275,7 @@ def test_in_a_browser(browser, text, tmp_path, dark):
         assert reading["title"].startswith("Lock: left, <b>x</b>")
         assert (reading["bold"], reading["scripts"]) == (0, 0), "names are text"
         assert reading["loaded"] == []
-        assert reading["pictures"] == 5
+        assert reading["pictures"] == 6
         assert reading["narrowest"] > 250
         paper, ink = brightness(reading["paper"]), brightness(reading["ink"])
         assert (paper < 60 and ink > 180) if dark else (paper > 240 and ink < 80)

@@ -325,8 +325,18 @@ _TERMS: dict[type[Covariate], type[Term]] = {
 }
 
 
+@dataclass(frozen=True)
+class ReadCovariates:
+    """Covariates of the observations that were read before, for another fit to them."""
+
+    design: Design
+    basis: Basis
+
+
 def read_by(by: Any, observations: Observations) -> tuple[Design, Basis]:
     """Read the covariates of the observations to which weights are fitted."""
+    if isinstance(by, ReadCovariates):
+        return by.design, by.basis
     covariates = as_covariates(by)
     values = [part.read(observations) for part in covariates.parts]
     weights = observations.weights

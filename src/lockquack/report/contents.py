@@ -15,6 +15,7 @@ from lockquack.errors import LockquackError, LockquackWarning, UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.compare import compare
 from lockquack.methods.comparison import Comparison
+from lockquack.models.design import ReadCovariates
 from lockquack.models.model import sources_of
 from lockquack.plots import DensityPanel
 from lockquack.prediction.calibration import coverage_table
@@ -26,6 +27,7 @@ from lockquack.remarks.densities import HighParetoK
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
     from lockquack.combination.influence import Influence
+    from lockquack.fitting.varying import VaryingFitter
     from lockquack.rules import Hyvarinen
 
 #: Probabilities of the intervals whose coverage is counted.
@@ -104,6 +106,7 @@ class _Gatherer:
                     models,
                     methods,
                     cv=cv,
+                    by=_covariates(self.fit),
                     hyvarinen=cast("Hyvarinen", rule) if rule.needs_derivatives else None,
                     scores=self.fit.scores,
                     random_seed=self.fit.random_seed,
@@ -208,3 +211,10 @@ def _why_not(fit: Combination, thorough: bool | None) -> str:
 def best_model(fit: Combination) -> str:
     """Return the name of the model with the largest total score."""
     return str(fit.to_dataframe()["score"].iloc[1:].idxmax())
+
+
+def _covariates(fit: Combination) -> ReadCovariates | None:
+    """Return what the weights depend on, so that the same methods are compared with and without."""
+    if fit.design is None:
+        return None
+    return ReadCovariates(fit.design, cast("VaryingFitter", fit.fitter).objective.basis)

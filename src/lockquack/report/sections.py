@@ -78,7 +78,12 @@ def _most_weight(fit: Combination) -> str:
         ends = ""
         if not np.isnan(row["weight_5%"]):
             ends = f" (90 % interval {row['weight_5%']:.2f} to {row['weight_95%']:.2f})"
+        if fit.design is not None:
+            ends = f" ({row['weight_min']:.2f} to {row['weight_max']:.2f})"
         said.append(f"{name}, {row['weight']:.2f}{ends}")
+    if fit.design is not None:
+        by = " and ".join(fit.design.names)
+        return f"Most weight on average (and its range by {by}): " + "; then ".join(said) + "."
     return "Most weight: " + "; then ".join(said) + "."
 
 
