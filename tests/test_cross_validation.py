@@ -216,7 +216,7 @@ def test_fits_that_are_not_of_one_model(y):
         lq.from_folds([([0], fit([1], [0])), ([1], more([0], [1]))])
     with pytest.raises(ShapeError, match=r"Fold 0: There are 2 positions, and its model is of 1"):
         lq.from_folds([([0, 1], fit([1], [0]))])
-    with pytest.raises(LockquackError, match="There are no folds"):
+    with pytest.raises(LockquackError, match="at least one"):
         lq.from_folds([])
 
 

@@ -60,7 +60,7 @@ KRONROD = np.concatenate([_KRONROD, _KRONROD[-2::-1]])
 LEGENDRE = np.linalg.inv(legendre.legvander(NODES, NODES.size - 1))
 _MAX_ROUNDS = 40
 #: Most panels of a row: what so many do not resolve is noise, or has no integral.
-_MOST_PANELS = 512
+_MOST_PANELS = 2048
 #: The estimate of an error is that much larger than noise of which it is made.
 _ABOVE_NOISE = 30.0
 #: Outcomes beyond it, and those nearer to 0 than its inverse, make densities overflow.

@@ -68,10 +68,8 @@ def from_folds(folds: Sequence[tuple[Any, Any]]) -> Model:
     >>> lq.from_folds(folds)
     <Model normal; chain: 4, draw: 100, obs_id: 4, components: 1>
     """
-    if not folds:
-        raise ParameterError("There are no folds: give pairs of positions and a model.")
     places, sources = [], []
-    for k, (index, given) in enumerate(folds):
+    for k, (index, given) in enumerate(_pairs(folds)):
         with naming(f"Fold {k}"):
             source = as_model(given).source
             places.append(_positions(index, source))
@@ -199,6 +197,20 @@ def _joined(parts: Sequence[tuple[Index, Array]], axis: int) -> Array:
     """Put arrays of some observations each, along an axis, into one of all."""
     order = np.argsort(np.concatenate([places for places, _ in parts]))
     return np.concatenate([each for _, each in parts], axis=axis).take(order, axis=axis)
+
+
+def _pairs(folds: Any) -> list[tuple[Any, Any]]:
+    """Read pairs of positions and a model."""
+    try:
+        listed = [(index, given) for index, given in folds]
+    except (TypeError, ValueError):
+        listed = []
+    if not listed:
+        raise ParameterError(
+            "folds must be pairs of positions and a model, [(index, model), ...], at least one; "
+            f"got a {type(folds).__name__}."
+        )
+    return listed
 
 
 def _positions(index: Any, source: Source) -> Index:
