@@ -222,5 +222,23 @@ def test_fits_that_are_not_of_one_model(y):
 
 @pytest.mark.parametrize("bad", [{"first": 0}, {"first": N}, {"first": 3, "ahead": 0}])
 def test_series_without_a_future(bad):
-    with pytest.raises(ParameterError, match="leave_future_out needs"):
+    with pytest.raises(
+        ParameterError, match="leave_future_out needs|must be a whole number from 1"
+    ):
         lq.leave_future_out(N, **bad)
+
+
+def test_the_splits_of_scikit_learn_are_folds(rng):
+    from sklearn.model_selection import GroupKFold, KFold
+
+    y, groups = rng.normal(size=12), np.repeat([4, 9, 2], 4)
+    for splitter, given in ((KFold(3), {}), (GroupKFold(3), {"groups": groups})):
+        left_out = []
+
+        def fit(train, test, left_out=left_out):
+            left_out.append(test)
+            return lq.from_family("normal", y=y[test], mu=y[train].mean(), sigma=1.0)
+
+        lq.cross_validate(fit, n=12, folds=splitter.split(y[:, None], **given))
+        expected = [test for _, test in splitter.split(y[:, None], **given)]
+        assert all(map(np.array_equal, left_out, expected))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError
 from lockquack.models.model import Model
+from lockquack.numeric import as_count, as_generator
 from lockquack.parallel.progress import progress_bar
 from lockquack.parallel.threads import thread_map
 from lockquack.sources.folds import from_folds
@@ -81,6 +83,9 @@ def cross_validate(
     >>> lq.cross_validate(fit, n=len(y), folds=5)
     <Model normal; chain: 4, draw: 100, obs_id: 20, components: 1>
     """
+    if not callable(fit):
+        raise ParameterError(f"fit must be a function fit(train, test); got {fit!r}.")
+    n, threads = as_count("n", n), as_count("threads", threads)
     splits = _splits(n, folds, stratify, random_seed)
     fitted = []
     with progress_bar(len(splits), "cross-validation", progressbar) as advance:
@@ -130,6 +135,8 @@ def leave_future_out(
     [0 1 2] [3 4]
     [0 1 2 3 4] [5 6]
     """
+    n, first = as_count("n", n), as_count("first", first)
+    ahead, step = as_count("ahead", ahead), as_count("step", step)
     if not (0 < first < n and 0 < step <= ahead and first + ahead <= n):
         raise ParameterError(
             "leave_future_out needs 0 < first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
@@ -145,19 +152,21 @@ def leave_future_out(
 
 def _splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
     """Make pairs of positions, whatever says which observations are left out together."""
-    if isinstance(folds, int | np.integer):
+    if isinstance(folds, Iterator):
+        folds = list(folds)
+    if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
         return _complements(n, _dealt(n, int(folds), stratify, seed))
     if stratify is not None:
         raise ParameterError("stratify= goes with a number of folds; these are given already.")
     if _are_pairs(folds):
         return [_checked(pair, n) for pair in folds]
-    labels = np.asarray(folds)
+    labels = _labels("folds", folds)
     if labels.shape != (n,):
         raise ParameterError(
             f"folds must be a number, labels of the {n} observations, or pairs (train, test) of "
             f"positions; got something of the shape {labels.shape}."
         )
-    groups = np.unique(labels, return_inverse=True)[1]
+    groups = pd.factorize(labels, use_na_sentinel=False)[0]
     if groups.max() == 0:
         raise ParameterError("All labels in folds are the same, so that nothing is left to fit to.")
     return _complements(n, [np.flatnonzero(groups == g) for g in range(groups.max() + 1)])
@@ -167,13 +176,22 @@ def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
     """Deal observations to folds, those of each class one after the other."""
     if not 2 <= folds <= n:
         raise ParameterError(f"There must be between 2 and {n} folds, one for each; got {folds}.")
-    order = np.random.default_rng(seed).permutation(n)
+    order = as_generator(seed).permutation(n)
     if stratify is not None:
-        classes = np.unique(np.asarray(stratify), return_inverse=True)[1]
-        if classes.shape != (n,):
+        labels = _labels("stratify", stratify)
+        if labels.shape != (n,):
             raise ParameterError(f"stratify must have {n} classes, one for each observation.")
+        classes = pd.factorize(labels, use_na_sentinel=False)[0]
         order = order[np.argsort(classes[order], kind="stable")]
     return [np.sort(order[k::folds]) for k in range(folds)]
+
+
+def _labels(what: str, given: Any) -> NDArray[Any]:
+    """Read labels of any kind."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ParameterError(f"{what} has rows of unequal lengths.") from None
 
 
 def _complements(n: int, tests: Iterable[Index]) -> list[Split]:
