@@ -240,8 +240,9 @@ class Influence:
         )
         error = "" if np.isnan(se) else f" ± {se:.1f}"
         even = (
-            f"The differences are as uneven as if {self.effective:.0f} of {n} observations made "
-            f"them; without the {self.reversing} that add most to it the sum has another sign."
+            f"This difference is as unevenly spread as if {self.effective:.0f} of the {n} "
+            f"observations made all of it. It would change its sign without the {self.reversing} "
+            "observation(s) that add most to it."
         )
         return [
             f"{self.label} minus {self.against}, each observation scored by weights fitted without "
