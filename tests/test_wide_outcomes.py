@@ -8,9 +8,10 @@ from scipy.special import logsumexp
 import lockquack as lq
 from lockquack.errors import QuadratureWarning
 from lockquack.models.model import sources_of
-from lockquack.operators import Hoelder
+from lockquack.operators import Hoelder, Locking
 from lockquack.operators.pool import Pool
 from lockquack.prediction.distribution import distribution_of
+from lockquack.prediction.tails import heaviest_tail
 
 #: The models here have few draws, or are equal.
 pytestmark = [
@@ -132,3 +133,10 @@ def test_signed_exponents_by_the_log_score_end(rng):
     }
     fit = lq.combine(models, lq.Hybrid(signed=True), "log")
     assert np.isfinite(fit.logpdf().values).all()
+
+
+def test_a_large_exponent_is_followed_far_out_without_overflow():
+    """Log densities of a Gumbel are -1e300 there, and the exponent of one model is above one."""
+    model = lq.from_family("gumbel", y=np.array([1.0, 2.0]), mu=0.0, beta=np.full((2, 20), 1420.0))
+    pool = Pool(Locking("nonnegative"), np.array([1e10]), 1)
+    assert heaviest_tail({"a": model.source}, pool) is None

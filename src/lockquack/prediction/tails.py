@@ -50,7 +50,7 @@ def _slope(models: Mapping[str, Source], pool: Pool, observation: int, ray: Arra
             for m in models.values()
         ]
     )
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         pooled = pool(logp, np.zeros(len(_FAR), dtype=np.intp))
     if np.isposinf(pooled[-1]):
         return np.inf  # a negative exponent of a density that is zero there
