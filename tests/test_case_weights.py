@@ -439,3 +439,10 @@ def test_the_command_line(tmp_path, capsys):
     assert f"(case weights: sum {REAL.sum():.6g})" in said
     assert main(["weights", *files, "--case-weights", "v", "--quiet"]) == 2
     assert "variable with case weights 'v'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(3)])
+def test_equal_numbers_do_not_vary(weights):
+    """Their mean is rounded, and their distances from it are not zero."""
+    values = np.full((3, 1), 0.1)
+    assert standard_deviation(values, weights) == 0.0

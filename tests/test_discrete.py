@@ -370,7 +370,7 @@ def test_the_pairwise_score_needs_models_that_can_be_evaluated():
 
 @pytest.mark.parametrize("operator", ["locking", "linear", "superposition"])
 def test_the_hyvarinen_score_of_counts_is_refused(operator):
-    with pytest.raises(SmoothnessError, match="is discrete.*Use the log score"):
+    with pytest.raises(SmoothnessError, match='is discrete.*Use the log score, rule="log"'):
         lq.combine({"counts": mixed()["counts"]}, operator, "hyvarinen")
 
 
@@ -394,3 +394,13 @@ def test_a_locked_pool_is_no_worse_than_a_model_that_excludes_outcomes(rng):
     totals = fit.pointwise.sum("obs_id").values
     assert totals[0] > totals[1:].max()
     assert fit.weights.sel(model="coin") > 0
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+def test_models_that_have_a_single_outcome_in_common():
+    """Of 1, 2, ... and 0, 1 only 1 is left, which the pool knows for sure."""
+    y, half = np.ones(3), np.full((2, 30), 0.5)
+    families = ("geometric", "bernoulli")
+    models = {name: lq.from_family(name, y=y, p=half) for name in families}
+    fit = lq.lock(models, rule="log")
+    np.testing.assert_allclose(fit.pointwise.values[0], 0.0, atol=1e-12)

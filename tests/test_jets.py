@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lockquack.families import FAMILIES
 from lockquack.jets import (
     Jet,
+    log_linear_pool,
     log_sum_exp,
     pool_densities,
     power_pool,
@@ -201,3 +202,9 @@ def test_pool_densities_agrees_with_the_jet():
         assert np.array_equal(
             pool_densities(jets.logp, log_coef, power)[1], power_pool(jets, log_coef, power).logp
         )
+
+
+def test_log_densities_that_add_up_beyond_all_numbers_are_of_zero():
+    zero = np.zeros((2, 1, 1))
+    jets = Jet(np.full((2, 1), -1.7e308), zero, zero)
+    assert np.isneginf(log_linear_pool(jets, np.array([1.0, 1.0])).logp).all()

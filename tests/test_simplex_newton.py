@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize
 from scipy.special import logsumexp
+from scipy.stats import gumbel_r, logistic, norm
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Solution
@@ -235,6 +236,27 @@ def test_zeros_are_exact_and_wanted():
     on = solution.x > 0
     np.testing.assert_allclose(gradient[on], gradient[on][0], atol=1e-10 * problem.scale)
     assert (gradient[~on] > gradient[on][0]).all()
+
+
+@pytest.mark.parametrize("seed", [72, 216, 262])
+def test_slopes_without_bound_at_zero_are_certified_beside_it(seed):
+    """Logistic tails make the expected log density of a Gumbel endless, unless it has weight."""
+    rng = np.random.default_rng(seed)
+    grid = np.linspace(-60, 60, 481)
+    mass = logistic.pdf(grid)
+    seen = rng.choice(grid.size, p=mass / mass.sum(), size=6)
+    gumbel, normal = (
+        family.logpdf(grid, rng.integers(-3, 4), rng.choice([0.5, 1, 2]))
+        for family in (gumbel_r, norm)
+    )
+    L = np.stack([logistic.logpdf(grid), gumbel, normal])
+    problem = LogPartition(
+        np.repeat(L[:, None], 6, axis=1), np.zeros((6, grid.size)), L[:, seen].T, np.zeros(3)
+    )
+    solution = simplex_newton(problem, np.full(3, 1 / 3), 0.0, scale=20.0)
+    assert solution.converged
+    corners = np.array([problem(corner)[0] for corner in np.eye(3)])
+    assert (solution.objective <= corners + solution.gap).all()
 
 
 # ---- symmetries

@@ -318,11 +318,11 @@ def _spread(jet: Jet, cell: Numeric) -> tuple[Numeric, ...]:
 
 def _weighted_sum(weight: Numeric, values: Numeric, axis: int) -> Numeric:
     """Sum weight × values along ``axis``, where a zero weight silences an infinite value."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         product = weight * values
         total = product.sum(axis=axis)
-    if not np.isfinite(total).all():
-        total = np.where(weight == 0, 0.0, product).sum(axis=axis)
+        if not np.isfinite(total).all():
+            total = np.where(weight == 0, 0.0, product).sum(axis=axis)
     return np.asarray(total)
 
 

@@ -75,11 +75,13 @@ def standard_deviation(values: Array, weights: Array | None) -> Array:
     >>> standard_deviation(y, np.array([2.0, 1.0, 1.0])), standard_deviation(y[[0, 0, 1, 2]], None)
     (array([1.41421356]), array([1.41421356]))
     """
+    # Of equal numbers rounding may leave a deviation that is not zero.
+    varies = np.ptp(values[counting(weights)], axis=0) > 0
     if weights is None:
-        return np.asarray(values.std(axis=0, ddof=1))
+        return np.where(varies, values.std(axis=0, ddof=1), 0.0)
     size = max(float(weights.sum()), counted(weights, len(values)))
     squares = average(np.square(values.T - average(values.T, weights)[:, None]), weights)
-    return np.asarray(np.sqrt(squares * size / (size - 1.0)))
+    return np.where(varies, np.sqrt(squares * size / (size - 1.0)), 0.0)
 
 
 def counted(weights: Array | None, n: int) -> int:

@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lockquack as lq
-from lockquack.remarks.solver import StoppedEarly
 from tests.fuzz.pairs import CONVEX, fit_or_none
 from tests.fuzz.worlds import worlds
 
@@ -38,11 +37,9 @@ kinds = st.sampled_from(["groups", "numbers", "spline", "table", "sum", "feature
 
 
 def sure(*fits):
-    """Whether all are the optimum, by their own account; a search that stalls is warned of."""
-    for fit in fits:
-        if fit is not None and not fit.solution.converged:
-            assert any(isinstance(remark, StoppedEarly) for remark in fit.remarks)
-    return all(fit is not None and fit.solution.converged for fit in fits)
+    """Whether all could be made: those are the optimum, by their own account."""
+    assert all(fit.solution.converged for fit in fits if fit is not None)
+    return all(fit is not None for fit in fits)
 
 
 def total(fit, rows=slice(None)):
@@ -83,8 +80,6 @@ def test_infinite_shrinkage_is_the_constant_fit(world, pair, kind, seed):
 @fuzzed(3)
 @given(world=observed, pair=convex, seed=seeds)
 def test_without_shrinkage_every_group_is_alone(world, pair, seed):
-    # At zero weight of a model that allows fewer outcomes, the log score of a locked pool jumps.
-    assume(world.has_one_support or pair != (lq.Locking(), lq.LogScore()))
     groups = covariates("groups", world.n, seed)
     unit = {"scale": 1.0} if pair[1].needs_derivatives else {}
     fit = fit_or_none(world.models(), *pair, prior=1.0, by=groups, shrinkage=0.0, **unit)

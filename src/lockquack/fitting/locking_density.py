@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -11,7 +12,7 @@ from typing_extensions import override
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.jets import Array, softmax
 from lockquack.quadrature.nodes import Nodes
-from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
+from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS, Wish
 from lockquack.solvers.base import Solution
 from lockquack.solvers.simplex_newton import simplex_newton
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -19,6 +20,8 @@ from lockquack.solvers.simplex_qp import simplex_qp
 #: Most Newton steps of a bootstrap replicate, and the change of a weight at which it has settled:
 #: the next change would be about the square of it.
 _STEPS, _SETTLED = 10, 1e-4
+#: Log share of an outcome in the pool below which it is nothing but rounding.
+_ROUNDING = np.log(np.finfo(np.float64).eps)
 
 
 class LockingDensity(ConvexFitter, ABC):
@@ -30,6 +33,28 @@ class LockingDensity(ConvexFitter, ABC):
 
     kind = "convex, certified"
     refits_cheaply = False
+    #: Where the rule looks besides the observed outcomes.
+    wish: ClassVar[Wish]
+
+    def jumps(self, weights: Array) -> bool:
+        """Whether a model without weight excludes outcomes that the pool allows.
+
+        With any weight it would exclude them from the pool, so the score is not continuous there,
+        and its slopes tell nothing of weights beside.
+        """
+        if (weights > 0).all():
+            return False
+        start = 0
+        for nodes in self.objective.densities.tables[self.wish]:
+            obs = slice(start, start + nodes.logp.shape[2])
+            these = weights if weights.ndim == 1 else weights[:, obs]
+            pooled = self.objective.operator.pool_density(nodes.logp, these) + nodes.log_measure
+            allowed = pooled > np.max(pooled, axis=0) + _ROUNDING
+            without = these.reshape(len(these), 1, -1) == 0
+            if (np.isneginf(nodes.logp) & without & allowed).any():
+                return True
+            start = obs.stop
+        return False
 
     @abstractmethod
     def expansions(self, weights: Array) -> tuple[Array, Array]:
@@ -89,7 +114,8 @@ class LockingDensity(ConvexFitter, ABC):
     def _newton(self, counts: Array, start: Array) -> Solution:
         def expand(w: Array) -> tuple[float, Array, Array]:
             slopes, hessians = self.expansions(w)
-            return -float(self.objective.scores(w) @ counts), slopes @ counts, hessians @ counts
+            value = np.nan if self.jumps(w) else -float(self.objective.scores(w) @ counts)
+            return value, slopes @ counts, hessians @ counts
 
         scale = self.objective.size_of(self.objective.scores(start))
         return simplex_newton(expand, start, self.objective.concentration - 1.0, scale=scale)
@@ -101,6 +127,8 @@ class LockingLogScore(LockingDensity):
     Minus the score :math:`\log Z_i(w) - w'\ell_i` has slopes :math:`E_w \ell - \ell_i` and Hessian
     :math:`\mathrm{Cov}_w \ell`, expectations under the pool.
     """
+
+    wish = INTEGRAL
 
     @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:
@@ -131,6 +159,8 @@ class LockingPairwise(LockingDensity):
     Minus the score is :math:`\sum_z \log(1 + e^{w' r_z})` with the models' log ratios
     :math:`r_z = \ell(z) - \ell(y)`.
     """
+
+    wish = NEIGHBOURS
 
     @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:

@@ -161,6 +161,10 @@ class VaryingConvexFitter(VaryingFitter):
         Slopes, (K, n), and the upper triangles of half the Hessians.
         """
 
+    def jumps(self, weights: Array) -> bool:
+        """Whether the score is not continuous at weights, (K, n), of which some are zero."""
+        return False
+
     def solve_for(self, counts: Array, start: Array | None = None) -> Solution:
         """Fit to observations that count as often as that."""
         objective, K = self.objective, self.objective.K
@@ -172,6 +176,7 @@ class VaryingConvexFitter(VaryingFitter):
             slopes, bends = self.expansions(weights)
             form = basis.form(lambda obs: bends(obs) * counts[obs], K, shrinkage)
             value = -float(scores @ counts) + shrinkage * basis.roughness(v)
+            value = np.nan if self.jumps(weights) else value
             gradient = basis.gather(slopes, counts) + 2 * shrinkage * (basis.penalty @ v)
             return value, gradient, form
 
@@ -291,6 +296,10 @@ class VaryingLockingDensity(VaryingConvexFitter):
     """Locking by a rule whose scores are concave in the log density."""
 
     constant: LockingDensity
+
+    @override
+    def jumps(self, weights: Array) -> bool:
+        return self.constant.jumps(weights)
 
     @override
     def expansions(self, weights: Array) -> tuple[Array, Products]:

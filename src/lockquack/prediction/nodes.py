@@ -292,9 +292,10 @@ def _widened(
         lacking = bool((np.abs(1.0 - np.exp(total[whole])) > _MISSING).any())
         low, high = outcomes[0], outcomes[-1]
         step = float(outcomes.size)
-        if low > support[0] and (lacking or _has_more(logq[:, 1], logq[:, 0], total)):
+        beside = min(1, outcomes.size - 1)  # a single outcome says nothing of a rate
+        if low > support[0] and (lacking or _has_more(logq[:, beside], logq[:, 0], total)):
             low = max(support[0], low - step)
-        if high < support[1] and (lacking or _has_more(logq[:, -2], logq[:, -1], total)):
+        if high < support[1] and (lacking or _has_more(logq[:, -1 - beside], logq[:, -1], total)):
             high = min(support[1], high + step)
         if (low, high) == (outcomes[0], outcomes[-1]):
             break

@@ -35,6 +35,8 @@ _JUMP = 1e-9
 _LEVEL = 0.1
 #: Most evaluations of a line search, enough to bisect down to rounding.
 _EVALUATIONS = 60
+#: Share of the tolerance that a prior which keeps weights above zero may cost.
+_TRACE = 0.5
 #: Share of equal weights mixed into a start that has zeros where the prior allows none.
 _FRESH = 0.1
 
@@ -182,6 +184,10 @@ def simplices_newton(
         if not first.finite:
             raise NonFiniteError("f, its gradient or its Hessian is not finite at the start.")
         best, iterations = _newton(problem, first, tol, max_iter)
+        if best.gap > tol * best.scale and iterations < max_iter:
+            inside, more = _from_inside(problem, best.w, tol, max_iter - iterations)
+            best = inside if inside.gap < best.gap else best
+            iterations += more
     return Solution.of_one(
         best.w, best.value, best.gap, best.scale, iterations, tol=tol, max_iter=max_iter
     )
@@ -268,6 +274,19 @@ def _newton(problem: _Problem, point: _Point, tol: float, max_iter: int) -> tupl
             best = after
         point = after
     return best, max_iter
+
+
+def _from_inside(problem: _Problem, near: Array, tol: float, max_iter: int) -> tuple[_Point, int]:
+    """Minimise with a trace of a prior, which keeps all weights above zero and the gap small.
+
+    f can jump, or have slopes without bound, where a weight becomes zero: a locked pool then has
+    tails that this model cuts off. There no slope certifies anything, just beside it they do.
+    """
+    alpha = np.maximum(problem.alpha, _TRACE * tol * problem.scale / near.size)
+    start = (1 - _FRESH) * near + _FRESH / near.shape[1]
+    traced = replace(problem, alpha=alpha)
+    found, iterations = _newton(traced, traced.at(start), _TRACE * tol, max_iter)
+    return problem.at(found.w), iterations
 
 
 def _model_minimum(problem: _Problem, point: _Point) -> Array:
