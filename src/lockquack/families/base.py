@@ -56,6 +56,7 @@ class Split:
     - ``square``: base(y) + constant + bend (u(y) − mean)²
     - ``linear``: base(y) + constant + first u(y) + second v(y)
     - ``student``: base(y) + constant − power log(1 + width (u(y) − mean)²)
+    - ``skew``: base(y) + constant + bend (u(y) − mean)² + log Φ(slope (u(y) − mean))
     """
 
     formula: str

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from lockquack.families.base import Family, Parameters
+from lockquack.families.base import Family, Parameters, Split, identity
 from lockquack.families.normal import LOG_SQRT_2PI
 from lockquack.jets import Array
 
@@ -34,6 +34,12 @@ class SkewNormal(Family):
         z = (y - p["mu"]) / p["sigma"]
         constant = np.log(p["sigma"]) + (LOG_SQRT_2PI - math.log(2.0))
         return log_ndtr(p["alpha"] * z) - 0.5 * z * z - constant
+
+    def split(self, p: Parameters) -> Split:
+        rate = 1.0 / p["sigma"]
+        constant = np.log(rate) - (LOG_SQRT_2PI - math.log(2.0))
+        parameters = p["mu"], -0.5 * np.square(rate), p["alpha"] * rate
+        return Split("skew", constant, parameters, identity)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         rate, alpha = 1.0 / p["sigma"], p["alpha"]

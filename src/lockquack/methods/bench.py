@@ -120,6 +120,8 @@ class Bench:
         loo = self.scores == "loo"
         solved = solve(self.sources, method, self.gathered, concentration, loo=loo)
         fitter, solution = solved.fitter, solved.solution
+        if solved.gathered.node_groups:  # with what the method added
+            self.gathered = self.gathered.with_nodes(solved.gathered.node_groups)
         pool = fitter.objective.pool(solution.x)
         if method.rule.needs_derivatives:
             examine_edges(self.sources, pool, method.rule)

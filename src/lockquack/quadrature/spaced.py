@@ -28,7 +28,7 @@ from lockquack.quadrature.nodes import Nodes
 
 #: Distance of the nodes in spreads of the narrowest mode, also where tails are bent, and how
 #: often it may be halved.
-_SPACING, _BENT_SPACING, _MAX_HALVINGS = 0.65, 0.4, 2
+_SPACING, _BENT_SPACING, _MAX_HALVINGS = 0.6, 0.5, 2
 #: Estimate of a relative error that is accepted; the error itself is mostly much smaller.
 TOLERANCE = 5e-9
 #: Nodes that are added at either end where these are not yet far enough out, and how often.
@@ -38,7 +38,7 @@ _NEGLIGIBLE = 1e-13
 #: Ratio of the extent of all modes to that of the narrowest from which nodes would be too many.
 _MOST_UNEQUAL = 3.0
 #: Spreads from the middle at which the sinh begins to bend.
-_BEND = 2.0
+_BEND = 4.0
 #: Frequencies, as shares of the highest that the nodes know, at which the fall is looked at: the
 #: largest of each few counts, because transforms of several modes have zeros.
 _LOW, _HIGH = np.array([0.4, 0.45, 0.5]), np.array([0.7, 0.75, 0.8])
@@ -117,14 +117,17 @@ class Spaced:
     ) -> Spaced | Grid:
         """Halve the spacing until the integrals of all pools have this relative error.
 
-        Where that does not come about, lay panels.
+        Where that does not come about, lay panels. Halving squares the error of a smooth density,
+        so where that would not be enough, it is not tried.
         """
         nodes = self
-        for halvings in range(_MAX_HALVINGS + 1):
-            if (nodes.integrate(*pools).relative_error <= tolerance).all():
+        for left in range(_MAX_HALVINGS, -1, -1):
+            error = nodes.integrate(*pools).relative_error.max()
+            if error <= tolerance:
                 return nodes
-            if halvings < _MAX_HALVINGS:
-                nodes = nodes._halved(components)
+            if not error <= tolerance ** (0.5**left):  # NaN too
+                break
+            nodes = nodes._halved(components)
         return Grid.lay(components, self.line).refined(components, *pools, tolerance=tolerance)
 
     def nodes(self) -> Nodes:
@@ -152,8 +155,8 @@ class Spaced:
         odd = slice(1, 2 * every.log_components.shape[1] - 2, 2)
         between = np.arange(0.5, every.log_components.shape[1] - 1)[:, None] * np.ones(self.n_rows)
         share, _ = self._shares([pool])
-        wrong = np.abs(every._at(between, rows) - self.log_components[:, odd]).max(axis=0)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # of two densities of zero nothing is known
+            wrong = np.abs(every._at(between, rows) - self.log_components[:, odd]).max(axis=0)
             return bool((_GAIN * wrong * share[0, odd] < _SMOOTH).all())
 
     def interpolate(self, y: Array, rows: Rows) -> Array:
@@ -191,22 +194,25 @@ class Spaced:
         return replace(self, step=self.step / 2, log_components=logs)
 
     def _extended(self, components: Components, pools: Sequence[Integrand]) -> Spaced | None:
-        """Add nodes at both ends until what lies beyond is negligible; None if it never is."""
+        """Add nodes at either end until what lies beyond is negligible; None if it never is."""
         nodes = self
         for _ in range(_MAX_EXTENSIONS):
             share, _ = nodes._shares(pools)
             if not np.isfinite(share).all():
                 return None
-            if max(share[:, 0].max(), share[:, -1].max()) <= _NEGLIGIBLE:
+            more = [share[:, end].max() > _NEGLIGIBLE for end in (0, -1)]
+            if not any(more):
                 return nodes
             count = nodes.log_components.shape[1]
             first = nodes.start - _EXTENSION * nodes.step
-            ends = [
-                replace(nodes, start=start)._evaluated(components, _EXTENSION).log_components
-                for start in (first, nodes.start + count * nodes.step)
-            ]
-            logs = np.concatenate([ends[0], nodes.log_components, ends[1]], axis=1)
-            nodes = replace(nodes, start=first, log_components=logs)
+            places = (first, nodes.start + count * nodes.step)
+            below, above = (
+                replace(nodes, start=start)._evaluated(components, _EXTENSION * wanted)
+                for start, wanted in zip(places, more, strict=True)
+            )
+            parts = [below.log_components, nodes.log_components, above.log_components]
+            logs = np.concatenate([part for part in parts if part.shape[1]], axis=1)
+            nodes = replace(nodes, start=first if more[0] else nodes.start, log_components=logs)
         return None
 
     def _shares(self, pools: Sequence[Integrand]) -> tuple[Array, Array]:
