@@ -342,12 +342,15 @@ def uncertainty() -> Numbers:
     numbers: Numbers = {"select/bootstrap": every(chosen.mean("draw"))}
     for name, fit in fits.items():
         draws = fit.bootstrap(100, random_seed=1)
-        posterior = fit.posterior(50, chains=2, random_seed=2)
+        posterior = fit.posterior(250, random_seed=2)
         numbers |= {
             f"{name}/weights_se": every(fit.weights_se),
             f"{name}/bootstrap": every(draws.quantile([0.05, 0.5, 0.95], "draw")),
             f"{name}/sandwich": every(fit.sandwich()),
-            f"{name}/posterior": [*short(posterior), *every(posterior.std(["chain", "draw"]))],
+            f"{name}/posterior": [
+                *every(posterior.mean(["chain", "draw"])),
+                *every(posterior.std(["chain", "draw"])),
+            ],
             f"{name}/learning rate": float(posterior.attrs["learning_rate"]),
         }
     return numbers

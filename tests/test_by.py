@@ -282,9 +282,9 @@ def test_everything_after_the_weights(models, x, tmp_path):
     assert repr(again) == repr(fit)
     assert fit.pit(loo=True).sizes == {"obs_id": N}
     assert fit.sample(5, random_seed=1)["posterior_predictive/y"].sizes["obs_id"] == N
-    for refused in (fit.sandwich, fit.posterior):
-        with pytest.raises(UnsupportedError, match="bootstrap"):
-            refused()
+    with pytest.raises(UnsupportedError, match="posterior"):
+        fit.sandwich()
+    assert fit.posterior(2, chains=1, learning_rate=1.0).sizes["obs_id"] == N
 
 
 def test_predictions_at_new_covariates(x):

@@ -29,6 +29,8 @@ LARGER = {
     "*/hdi": 1e-5,
     # Finite differences of rounded numbers.
     "checks/*/error": 2e-5,
+    # Another rounding sends a chain elsewhere: what agrees is the distribution.
+    "uncertainty/*/posterior": 0.05,
     "uncertainty/*": 1e-7,
     "files/*/weights_se": 2e-9,
     # Iterations from several starts.

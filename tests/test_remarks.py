@@ -107,6 +107,13 @@ def _(rng):
     warn(*examine_solution(solved(converged=False, starts=None)))
 
 
+@produces("posterior-doubtful")
+def _(rng):
+    # Beta(.003, .003) reaches weights below the smallest number, where chains diverge.
+    fit = lq.lock(lq.example_models())
+    fit.posterior(100, prior=0.003, learning_rate=1e-5, random_seed=1)
+
+
 @produces("several-optima")
 def _(rng):
     warn(*examine_solution(solved(converged=True, starts=(1, 8))))

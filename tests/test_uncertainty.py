@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,6 +11,7 @@ from arviz_stats.base import array_stats
 
 import lockquack as lq
 from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.sampling.nuts import judged
 from tests.helpers import lock, paper_models
 
 pytestmark = pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
@@ -201,12 +204,105 @@ def test_posterior_of_a_free_sum(rng):
 
 def test_posterior_of_an_estimated_order():
     # A flat prior on the order between −8 and 8, integrated with the weight on a grid.
-    fit = lq.combine(two_sides(n=12, seed=3), lq.Hoelder(), "hyvarinen", prior=1.0)
-    draws = fit.posterior(300, learning_rate=0.1, random_seed=5)
+    fit = lq.combine(two_sides(n=12, seed=3), lq.Hoelder(), "log", prior=1.0)
+    draws = fit.posterior(300, learning_rate=0.3, random_seed=5)
     w, p = np.linspace(0, 1, 31), np.linspace(-8, 8, 31)
     w, p = (each[1:] - np.diff(each) / 2 for each in (w, p))
     total = np.array([[fit.objective.scores(np.array([a, 1 - a, b])).sum() for a in w] for b in p])
-    assert_moments(draws.values[..., 0], *moments(0.1 * total, w[None, :]))
+    assert_moments(draws.values[..., 0], *moments(0.3 * total, w[None, :]))
+
+
+def test_a_mixture_of_two_under_jeffreys_prior_is_the_integral_of_its_density():
+    # α^(−½) (1 − α)^(−½) Π_i (α p_i1 + (1 − α) p_i2); α = sin² φ makes the prior flat in φ.
+    models = two_sides(n=15, apart=0.3)
+    p = np.exp(np.stack([model.loo().logp for model in models.values()]))
+    alpha = np.square(np.sin((np.arange(4000) + 0.5) * np.pi / 8000))
+    total = np.log(alpha[:, None] * p[0] + (1 - alpha[:, None]) * p[1]).sum(axis=1)
+    draws = lq.stack(models).posterior(500, prior=0.5, learning_rate=1.0, random_seed=6)
+    assert_moments(draws.values[..., 0], *moments(total, alpha))
+    assert draws.attrs["divergences"] == 0
+    assert draws.attrs["rhat"] < 1.02
+    assert draws.attrs["ess"] > 200
+
+
+def test_posterior_of_weights_in_groups_without_shrinkage_is_that_of_every_group():
+    models, side = two_sides(n=60), np.repeat(["a", "b"], 30)
+    fit = lq.stack(models, by=side, shrinkage=0.0)
+    draws = fit.posterior(300, learning_rate=1.0, random_seed=7)
+    assert draws.dims == ("chain", "draw", "model", "obs_id")
+    p = np.exp(np.stack([model.loo().logp for model in models.values()]))
+    w = np.linspace(0, 1, 2001)
+    for group, obs in ((p[:, :30], 0), (p[:, 30:], 59)):
+        total = np.log(w[:, None] * group[0] + (1 - w[:, None]) * group[1]).sum(axis=1)
+        assert_moments(draws.values[:, :, 0, obs], *moments(total, w))
+
+
+def test_posterior_of_shrunk_weights_is_the_integral_over_both_groups():
+    models, side = two_sides(n=60), np.repeat(["a", "b"], 30)
+    fit = lq.lock(models, by=side, shrinkage=40.0, prior=1.0)
+    draws = fit.posterior(300, learning_rate=0.5, random_seed=8)
+    jets = fit.objective.jets
+    w = np.linspace(0, 1, 401)
+    totals = []
+    for rows in (slice(0, 30), slice(30, 60)):
+        g, h = jets.grad[:, rows, 0], jets.curv[:, rows, 0]
+        both = np.stack([w, 1 - w], axis=1)
+        totals.append(-(2 * both @ h + np.square(both @ g)).sum(axis=1))
+    # λ Σ_b |v_b − v̄|² of two weights that differ by d: both models, half a square each.
+    apart = 40.0 * np.square(w[:, None] - w[None])
+    log_density = 0.5 * (totals[0][:, None] + totals[1][None] - apart)
+    assert_moments(draws.values[:, :, 0, 0], *moments(log_density, w[:, None]))
+
+
+def test_posterior_of_constant_weights_by_a_covariate_is_that_of_constant_weights():
+    models, side = two_sides(n=60), np.repeat(["a", "b"], 30)
+    varying = lq.stack(models, by=side, shrinkage=np.inf).posterior(50, random_seed=1)
+    constant = lq.stack(models).posterior(50, random_seed=1)
+    assert varying.attrs["learning_rate"] == pytest.approx(constant.attrs["learning_rate"])
+    np.testing.assert_allclose(varying.isel(obs_id=0), constant, atol=1e-8)
+    np.testing.assert_allclose(varying.isel(obs_id=59), constant, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("operator", "rule"),
+    [
+        (lq.Linear(), "log"),
+        (lq.Locking(), "hyvarinen"),
+        (lq.Locking("nonnegative"), "hyvarinen"),
+        (lq.Superposition(), "log"),
+        (lq.Superposition(), "hyvarinen"),
+        (lq.Hoelder(), "log"),
+        (lq.Hybrid(), "hyvarinen"),
+    ],
+)
+@pytest.mark.parametrize("by", [None, np.repeat(["a", "b"], 10)])
+def test_slopes_of_the_posterior_are_differences(operator, rule, by):
+    if by is not None and not operator.on_simplex:
+        by = None
+    shrunk = {} if by is None else {"by": by, "shrinkage": 3.0}
+    fit = lq.combine(two_sides(n=20), operator, rule, prior=1.3, **shrunk)
+    target = fit.fitter.posterior(0.7, fit.solution.x)
+    t = target.start + 0.2 * np.random.default_rng(2).normal(size=target.start.size)
+    value, slopes = target.log_density(t)
+    steps = 1e-5 * np.eye(t.size)
+    rises = [target.log_density(t + e)[0] - target.log_density(t - e)[0] for e in steps]
+    np.testing.assert_allclose(slopes, np.array(rises) / 2e-5, rtol=1e-5, atol=1e-5)
+    assert np.isfinite(value)
+
+
+def test_chains_that_cannot_be_trusted_are_said_to_be_so():
+    good = np.random.default_rng(0).normal(size=(4, 500, 2))
+    assert judged(good, 0).is_reliable
+    assert not judged(good, 1).is_reliable
+    assert not judged(good + np.arange(4)[:, None, None], 0).is_reliable
+    assert not judged(np.cumsum(good, axis=1), 0).is_reliable
+    assert judged(np.ones((4, 500, 1)), 0).is_reliable  # one model alone
+
+
+def test_without_nutpie_a_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nutpie", None)
+    with pytest.raises(ImportError, match=r"pip install 'lockquack\[nuts\]'"):
+        lq.lock(two_sides(n=30)).posterior(10)
 
 
 # What is refused, and the table
@@ -234,6 +330,8 @@ def test_bad_arguments():
         lambda: fit.posterior(chains=0),
         lambda: fit.posterior(learning_rate=-1.0),
         lambda: fit.posterior(learning_rate=np.nan),
+        lambda: fit.posterior(prior=0.0),
+        lambda: fit.posterior(prior=[0.5, 0.5, 0.5]),
     ):
         with pytest.raises(ParameterError):
             call()

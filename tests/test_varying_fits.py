@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 import lockquack as lq
 from lockquack.fitting.basis import groups
@@ -50,6 +51,43 @@ def test_without_shrinkage_every_group_is_alone(name):
         counts = (g == GROUP).astype(float)
         alone = fit(name).fitter.refit(counts, fit(name).solution.x)
         np.testing.assert_allclose(found[g], alone, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:There are:lockquack.errors.IdentifiabilityWarning")
+def test_groups_of_a_tail_that_falls_faster_than_any_exponential():
+    """A logistic pool expects an infinite log density of a Gumbel: every bit of it is a gain."""
+    y = np.array([-0.7, -0.2, 2.7, 2.9, -2.2, -7.0])
+
+    def locked(rows, **options):
+        zero, one = np.zeros((2, 30)), np.ones((2, 30))
+        logistic = lq.from_family("logistic", y=y[rows], mu=zero, s=one)
+        gumbel = lq.from_family("gumbel", y=y[rows], mu=-one, beta=one)
+        models = {"logistic": logistic, "gumbel": gumbel}
+        return lq.lock(models, rule="log", prior=1.0, **options)
+
+    together = locked(slice(None), by=list("aaabbb"), shrinkage=0.0)
+    assert together.solution.converged
+    alone = [locked(slice(0, 3)), locked(slice(3, 6))]
+    for part, fit in zip(([0, 1, 2], [3, 4, 5]), alone, strict=True):
+        each = together.pointwise.values[:, part].sum(axis=1)
+        np.testing.assert_allclose(each, fit.pointwise.values.sum(axis=1), rtol=1e-8)
+        assert each[0] >= each[1:].max() - together.solution.gap
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::lockquack.errors.SupportWarning")
+def test_a_gain_of_one_group_does_not_hide_that_another_loses_a_model():
+    """A trace of a model that excludes 0 excludes it from the pool; without, the score jumps."""
+    y = np.array([1, 6, 6, 4, 2, 3])
+    half = np.full((2, 30), 0.5)
+    models = {
+        "geometric": lq.from_family("geometric", y=y, p=half),
+        "poisson": lq.from_family("poisson", y=y, mu=4 * half),
+    }
+    fit = lq.lock(models, rule="log", prior=1.0, by=list("bbccaa"), shrinkage=0.0)
+    # Group a: next to all weight on the Poisson, of which 0 is cut off.
+    best = poisson.logpmf(y[4:], 2).sum() - 2 * np.log1p(-np.exp(-2))
+    assert fit.pointwise.values[0, 4:].sum() >= best - 1e-6
 
 
 @pytest.mark.parametrize("operator", [lq.Linear(), lq.Superposition(), lq.Hoelder()])

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.limits import unseen
 from lockquack.fitting.resampling import Resampling
-from lockquack.fitting.uncertainty import draw_posterior, weight_jacobian, with_draws_of_prior
+from lockquack.fitting.uncertainty import weight_jacobian, with_draws_of_prior
 from lockquack.jets import Array
+from lockquack.methods.fit import read_concentration
 from lockquack.numeric import as_count, as_generator, as_positive, cut
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
+from lockquack.remarks import warn
+from lockquack.remarks.solver import PosteriorDoubtful
+from lockquack.sampling.nuts import judged
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -127,6 +133,7 @@ def sandwich(self: Combination) -> xr.DataArray:
            [-0.011,  0.011]])
     """
     _require_optimum(self)
+    _require_constant(self)
     jacobian = weight_jacobian(self.objective, self.solution.x)
     names, K = list(self.names), len(self.names)
     covariance = jacobian @ self._curvature.sandwich() @ jacobian.T
@@ -146,24 +153,33 @@ def posterior(
     n: int = 1000,
     *,
     learning_rate: float | None = None,
+    prior: Any = None,
     chains: int = 4,
     random_seed: int | np.random.Generator | None = None,
 ) -> xr.DataArray:
-    r"""Draw weights from the generalised posterior.
+    r"""Draw weights from the generalised posterior, by the no-U-turn sampler.
 
     .. math:: p(w \mid y) \propto \text{prior}(w)\, \exp\bigl(\eta \textstyle\sum_i
         \text{score}_i(w)\bigr)
 
     A score is not a log likelihood, so the learning rate η need not be 1. By default it is
     calibrated, :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)`: the posterior then
-    has about the spread of :meth:`sandwich`.
+    has about the spread of :meth:`sandwich`. The models are as they are: their own uncertainty is
+    in their predictions, and is not drawn along. Needs nutpie: ``pip install 'lockquack[nuts]'``.
+
+    Weights that depend on covariates have the calibration of constant weights, and λ counts as
+    part of the score: it stays as it is, η times. Where λ is infinite, constant weights are drawn.
 
     Parameters
     ----------
     n
         Number of draws per chain.
     learning_rate
-        η, or None to calibrate it.
+        η, or None to calibrate it. With 1 and the log score of a mixture, the posterior is that of
+        Bayes' rule.
+    prior
+        Concentration of the Dirichlet prior, positive, given as for :func:`lock`; by default that
+        of the fit. It may be below 1 here, where nothing is maximised.
     chains
         Number of chains.
     random_seed
@@ -172,36 +188,57 @@ def posterior(
     Returns
     -------
     xarray.DataArray
-        Weights with dimensions ``chain``, ``draw`` and ``model``, as ArviZ takes them. Its
-        attribute ``learning_rate`` is η.
+        Weights with dimensions ``chain``, ``draw`` and ``model``, as ArviZ takes them; at each
+        observation where they depend on covariates. Its attributes are ``learning_rate``,
+        ``divergences``, ``rhat``, the largest of the weights, and ``ess``, the smallest; a warning
+        says when these are a reason for doubt.
 
     Examples
     --------
     >>> import lockquack as lq
     >>> fit = lq.lock(lq.example_models())
     >>> draws = fit.posterior(100, random_seed=1)
-    >>> draws.dims, draws.attrs["learning_rate"] > 0
-    (('chain', 'draw', 'model'), True)
+    >>> draws.dims, draws.attrs["learning_rate"] > 0, draws.attrs["divergences"]
+    (('chain', 'draw', 'model'), True, 0)
     """
     n, chains = as_count("n", n), as_count("chains", chains)
     _require_optimum(self)
-    if learning_rate is not None:
-        eta = as_positive("learning_rate", learning_rate)
-    elif not (np.isfinite(eta := self._curvature.learning_rate()) and eta > 0):
+    if self.design is not None:
+        _require_room(n * chains, len(self.names) * self.observations.n)
+    rng, eta = as_generator(random_seed), _learning_rate(self, learning_rate)
+    target = _with_prior(self, prior).posterior(eta, self.solution.x)
+    draws, divergences = target.draw(chains, n, rng)
+    weights = np.stack([[self.objective.weights(x) for x in chain] for chain in draws])
+    sampled = judged(weights.reshape(chains, n, -1), divergences)
+    if not sampled.is_reliable:
+        warn(PosteriorDoubtful(**vars(sampled)))
+    leading = {"chain": np.arange(chains), "draw": np.arange(n), "model": list(self.names)}
+    attributes = {name: getattr(sampled, name) for name in ("divergences", "rhat", "ess")}
+    if weights.ndim > 3:
+        found = self.observations.label(weights, leading, "weights")
+    else:
+        found = xr.DataArray(weights, coords=leading, dims=list(leading), name="weights")
+    return found.assign_attrs(learning_rate=eta, **attributes)
+
+
+def _learning_rate(fit: Combination, given: float | None) -> float:
+    if given is not None:
+        return as_positive("learning_rate", given)
+    eta = fit.fitter.learning_rate(fit.solution.x)
+    if not (np.isfinite(eta) and eta > 0):
         raise ParameterError(
             f"The learning rate must be positive; it is {eta:g}. Nothing varies if one model "
-            "has all the weight; use bootstrap."
+            "has all the weight; use bootstrap, or give learning_rate=."
         )
-    rng = as_generator(random_seed)
-    draws = draw_posterior(self.fitter, self.solution.x, eta, chains, n, rng)
-    weights = np.apply_along_axis(self.objective.weights, -1, draws)
-    return xr.DataArray(
-        weights,
-        dims=["chain", "draw", "model"],
-        coords={"chain": range(chains), "draw": range(n), "model": list(self.names)},
-        name="weights",
-        attrs={"learning_rate": eta},
-    )
+    return eta
+
+
+def _with_prior(fit: Combination, prior: Any) -> Fitter:
+    """Return how the parameters were fitted, with another prior if one is given."""
+    if prior is None:
+        return fit.fitter
+    concentration = read_concentration(prior, fit.names, for_a_mode=False)
+    return replace(fit.fitter, objective=replace(fit.objective, concentration=concentration))
 
 
 def _replicate(
@@ -230,8 +267,11 @@ def _require_optimum(fit: Combination) -> None:
             "These weights are not the optimum of a smooth score, around which it could be "
             "expanded. Use fit.bootstrap()."
         )
+
+
+def _require_constant(fit: Combination) -> None:
     if fit.design is not None:
         raise UnsupportedError(
             "Weights that depend on covariates are shrunk towards common ones, which this formula "
-            "leaves out. Use fit.bootstrap(), or fit.weights_at() for intervals."
+            "leaves out. Use fit.posterior(), or fit.weights_at() for intervals."
         )

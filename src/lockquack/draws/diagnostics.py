@@ -33,6 +33,13 @@ def ess_mean(draws: Array) -> Array:
     return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="mean"))
 
 
+def rhat(draws: Array) -> Array:
+    """R-hat of each quantity in (chain, draw, quantity), rank-normalised."""
+    from arviz_stats.base import array_stats
+
+    return np.asarray(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
+
+
 def pareto_k_threshold(n_draws: int) -> float:
     """Largest k̂ at which that many draws give reliable leave-one-out log scores."""
     return min(1.0 - 1.0 / np.log10(n_draws), 0.7) if n_draws > 10 else 0.0

@@ -11,6 +11,8 @@ import numpy as np
 
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.posterior import Target, generalised_posterior
+from lockquack.fitting.uncertainty import expand_around
 from lockquack.jets import Array
 from lockquack.operators.base import Places
 from lockquack.solvers.base import Solution
@@ -81,6 +83,19 @@ class Fitter(ABC):
     def value(self, x: Array) -> float:
         """Return the objective at x."""
         return self.objective.value(x)
+
+    def expand_free(self, z: Array) -> tuple[float, Array]:
+        """Return the objective and its gradient at free coordinates."""
+        return self.objective.expand_free(z)
+
+    def learning_rate(self, x: Array) -> float:
+        """Return η of the generalised posterior, calibrated at the solution; NaN: none can be."""
+        return expand_around(self.objective, x).learning_rate()
+
+    def posterior(self, learning_rate: float, x: Array) -> Target:
+        """Return the generalised posterior of the parameters, to be sampled from beside x."""
+        space = self.objective.space
+        return generalised_posterior(self.expand_free, learning_rate, space, x)
 
     @property
     def options(self) -> Mapping[str, Any]:

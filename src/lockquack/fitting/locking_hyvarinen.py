@@ -78,6 +78,13 @@ class LockingHyvarinen(ConvexFitter):
         return float(x @ Q @ x + 2 * c @ x) - self.objective.space.log_prior(x)
 
     @override
+    def expand_free(self, z: Array) -> tuple[float, Array]:
+        space = self.objective.space
+        x = space.natural(z)
+        by_log = x * self.weight_slopes(x) - space.prior_slopes(x)
+        return self.value(x), space.pull(z, by_log)
+
+    @override
     def weight_slopes(self, weights: Array) -> Array:
         Q, c = self.quadratic
         return 2.0 * (Q @ weights + c)

@@ -1,14 +1,11 @@
-"""How uncertain fitted parameters are: sandwich, and the generalised posterior."""
+"""How uncertain fitted parameters are: the sandwich, and what it says of the posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.operators.space import Mask, Space, contrasts
@@ -22,8 +19,6 @@ FEWEST_OBSERVATIONS = 10
 _FLAT = 1e-9
 #: Weight, in units of an equal one, below which a model is not on the active face.
 _INACTIVE = 1e-3
-#: Sweeps of a chain before those that are kept.
-_WARMUP = 100
 
 
 @dataclass(frozen=True)
@@ -89,114 +84,6 @@ def with_draws_of_prior(
     share = np.where(total > 0, seen / np.where(total > 0, total, 1.0), equal)
     rest = 1.0 - np.where(hidden, prior, 0.0).sum(axis=1, keepdims=True)
     return np.where(hidden, prior, share * rest)
-
-
-def draw_posterior(
-    fitter: Fitter,
-    x: Array,
-    learning_rate: float,
-    n_chains: int,
-    n_draws: int,
-    rng: np.random.Generator,
-) -> Array:
-    """Draw parameters from prior × exp(η total score), (chain, draw, P), by slice sampling.
-
-    Weights on a simplex move in pairs, one gaining what the other loses, so their bounds are
-    known and nothing needs tuning; other parameters move along their free coordinates.
-    """
-    space = fitter.objective.space
-
-    def log_density(at: Array) -> float:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_prior = space.log_prior(at)
-            total = -fitter.value(at) - log_prior
-            value = learning_rate * total + log_prior
-        return value if np.isfinite(value) else -np.inf
-
-    draws = np.empty((n_chains, n_draws, x.size))
-    for chain in range(n_chains):
-        at = _inside(space, x)
-        for sweep in range(-_WARMUP, n_draws):
-            for move_from in _moves(space, rng):
-                at = move_from(at).sample(log_density, at, rng)
-            if sweep >= 0:
-                draws[chain, sweep] = at
-    return draws
-
-
-@dataclass(frozen=True)
-class _Move:
-    """A line through the present parameters, with the range of its coordinate and the volume."""
-
-    place: Callable[[Array, float], Array]
-    low: float
-    high: float
-    log_volume: Callable[[float], float]
-
-    def sample(
-        self, log_density: Callable[[Array], float], at: Array, rng: np.random.Generator
-    ) -> Array:
-        """Take a step by slice sampling, shrinking the range towards the present place."""
-        level = log_density(at) + self.log_volume(0.0) - rng.exponential()
-        low, high = self.low, self.high
-        while True:
-            t = rng.uniform(low, high)
-            moved = self.place(at, t)
-            if log_density(moved) + self.log_volume(t) > level or high - low < 1e-12:
-                return moved
-            low, high = (t, high) if t < 0 else (low, t)
-
-
-def _inside(space: Space, x: Array) -> Array:
-    """Move weights of exactly zero to where their logarithm can move."""
-    return np.concatenate([block.inside(part, _INACTIVE) for block, part in space.parts(x)])
-
-
-def _moves(space: Space, rng: np.random.Generator) -> Iterator[Callable[[Array], _Move]]:
-    """One sweep of moves: every weight with a random partner, every other parameter alone.
-
-    Each is made from where the one before it has led.
-    """
-    start = 0
-    for block in space.blocks:
-        if block.moves_in_pairs:
-            for k in range(block.size if block.size > 1 else 0):
-                j = int(rng.choice(np.delete(np.arange(block.size), k)))
-                yield partial(_exchange, j=start + j, k=start + k)
-        else:
-            for k in range(block.size):
-                yield partial(_along, space=space, k=start + k, rng=rng)
-        start += block.size
-
-
-def _exchange(at: Array, j: int, k: int) -> _Move:
-    """Move weight from k to j."""
-
-    def place(x: Array, t: float) -> Array:
-        moved = x.copy()
-        moved[j], moved[k] = max(x[j] + t, 0.0), max(x[k] - t, 0.0)
-        return moved
-
-    return _Move(place, -float(at[j]), float(at[k]), lambda t: 0.0)
-
-
-def _along(at: Array, space: Space, k: int, rng: np.random.Generator) -> _Move:
-    """Move one free coordinate within a window of random place and fixed width."""
-    z = space.free(at)
-    width = 4.0
-    low = -width * rng.random()
-
-    def coordinates(t: float) -> Array:
-        moved = z.copy()
-        moved[k] += t
-        return moved
-
-    return _Move(
-        lambda x, t: space.natural(coordinates(t)),
-        low,
-        low + width,
-        lambda t: space.log_volume(coordinates(t)),
-    )
 
 
 def _directions(space: Space, x: Array) -> Array:

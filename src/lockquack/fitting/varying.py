@@ -23,6 +23,7 @@ from typing_extensions import override
 from lockquack.fitting.basis import Basis, groups
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.posterior import Target
 from lockquack.fitting.shrinkage import (
     CONSTANT,
     FEWEST,
@@ -177,6 +178,19 @@ class VaryingFitter(Fitter):
     def with_shrinkage(self, shrinkage: float) -> Self:
         """Return the same with another λ."""
         return replace(self, objective=replace(self.objective, shrinkage=shrinkage))
+
+    @override
+    def learning_rate(self, x: Array) -> float:
+        """Return η of constant weights: a score is as far from a likelihood with other weights."""
+        return self.constant.learning_rate(self.constant.solve().x)
+
+    @override
+    def posterior(self, learning_rate: float, x: Array) -> Target:
+        objective = self.objective
+        if not objective.is_constant:
+            return super().posterior(learning_rate, x)
+        found = self.constant.posterior(learning_rate, objective.common(x))
+        return replace(found, natural=lambda t: objective.everywhere(found.natural(t)))
 
     @override
     def settled(self) -> Self:

@@ -108,15 +108,24 @@ def require_seed(random_seed: Any) -> None:
         raise ParameterError(f"random_seed must be an integer from 0; got {random_seed!r}.")
 
 
-def read_concentration(prior: Any, names: tuple[str, ...]) -> Array:
-    """Read the prior as one concentration per model; labels decide where there are any."""
+def read_concentration(prior: Any, names: tuple[str, ...], *, for_a_mode: bool = True) -> Array:
+    """Read the prior as one concentration per model; labels decide where there are any.
+
+    Below 1 it has no mode inside, and is for drawing only.
+    """
     values = as_numeric("prior", by_model("prior", prior, names), ParameterError)
     if values.shape not in ((), (len(names),)):
         raise ParameterError(
             f"prior must be one concentration or {len(names)}, one per model; got the shape "
             f"{values.shape}."
         )
-    if not (np.isfinite(values).all() and (values >= 1).all()):
+    if not for_a_mode:
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise ParameterError(
+                f"The Dirichlet concentrations of the prior must be finite and positive; got "
+                f"{prior}."
+            )
+    elif not (np.isfinite(values).all() and (values >= 1).all()):
         raise ParameterError(
             f"The Dirichlet concentrations of the prior must be finite and at least 1, or the "
             f"problem would not be convex; got {prior}. Use 1 for a flat prior."

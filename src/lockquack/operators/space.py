@@ -64,14 +64,23 @@ class Block(ABC):
         """Log of the volume that the parameters gain per volume of the coordinates."""
         return 0.0
 
+    def volume_slopes(self, z: Array) -> Array:
+        """Slopes of the log volume in the coordinates."""
+        return np.zeros(self.size)
+
     @abstractmethod
     def starts(self, count: int, rng: np.random.Generator) -> Array:
         """Coordinates to begin from, (count, size), the most plausible one first."""
 
     #: Whether a common shift of the coordinates changes nothing.
     ignores_shifts: ClassVar[bool] = False
-    #: Whether what one parameter gains another must lose.
-    moves_in_pairs: ClassVar[bool] = False
+    #: Whether what one parameter gains others must lose.
+    shares_out: ClassVar[bool] = False
+
+    @property
+    def comes_round(self) -> bool:
+        """Whether coordinates that differ by whole turns are the same parameters."""
+        return False
 
     def vanishing(self, x: Array, least: float) -> Mask:
         """Which parameters are below ``least`` and kept from zero by nothing."""
@@ -129,7 +138,7 @@ class Simplex(Weights):
     """Weights that are not negative and sum to one, with a Dirichlet prior."""
 
     ignores_shifts = True
-    moves_in_pairs = True
+    shares_out = True
 
     @override
     def complaint(self, x: Array) -> str:
@@ -155,6 +164,15 @@ class Simplex(Weights):
         """Log of the product of the weights that are not zero."""
         inside = np.isfinite(z)
         return float(log_softmax(z[inside]).sum())
+
+    @override
+    def volume_slopes(self, z: Array) -> Array:
+        return 1.0 - self.size * self.natural(z)
+
+    def inside(self, x: Array, least: float) -> Array:
+        """Give every weight at least a share of an equal one."""
+        lifted = np.maximum(x, least / self.size)
+        return lifted / lifted.sum()
 
     def starts(self, count: int, rng: np.random.Generator) -> Array:
         """Begin at equal weights, near each vertex, very close to it, and anywhere."""
@@ -186,6 +204,10 @@ class Positive(Weights):
     def log_volume(self, z: Array) -> float:
         """Log of the product of the weights that are not zero."""
         return float(z[np.isfinite(z)].sum())
+
+    @override
+    def volume_slopes(self, z: Array) -> Array:
+        return np.ones(self.size)
 
     def starts(self, count: int, rng: np.random.Generator) -> Array:
         """Begin at weights that sum to one, then at other sums."""
@@ -259,6 +281,15 @@ class Phases(Block):
         """Log of the slopes of the angles in the coordinates."""
         return 0.0 if self.cap is None else float(np.log(np.abs(np.sin(z)) + 1e-300).sum())
 
+    @override
+    def volume_slopes(self, z: Array) -> Array:
+        return np.zeros(self.size) if self.cap is None else 1.0 / np.tan(z)
+
+    @property
+    @override
+    def comes_round(self) -> bool:
+        return self.cap is None
+
     def starts(self, count: int, rng: np.random.Generator) -> Array:
         """Begin with nearly equal phases, then with each model against the others."""
         width = np.pi if self.cap is None else self.cap
@@ -300,6 +331,10 @@ class Interval(Block):
     def log_volume(self, z: Array) -> float:
         """Log of the slopes of the numbers in the coordinates."""
         return float(-2 * np.log(np.cosh(z / self._half)).sum())
+
+    @override
+    def volume_slopes(self, z: Array) -> Array:
+        return -2.0 * np.tanh(z / self._half) / self._half
 
     def starts(self, count: int, rng: np.random.Generator) -> Array:
         """Begin at given numbers, then within them."""
@@ -362,6 +397,14 @@ class Space:
     def log_volume(self, z: Array) -> float:
         """Log of the volume that the parameters gain per volume of the coordinates."""
         return sum(block.log_volume(part) for block, part in self.parts(z))
+
+    def volume_slopes(self, z: Array) -> Array:
+        """Slopes of the log volume in the coordinates."""
+        return _joined([block.volume_slopes(part) for block, part in self.parts(z)])
+
+    def inside(self, x: Array, least: float) -> Array:
+        """Move parameters at the edge to where their coordinates can move."""
+        return _joined([block.inside(part, least) for block, part in self.parts(x)])
 
     def prior_slopes(self, x: Array) -> Array:
         """Slopes of the log prior, as for :class:`Block`."""

@@ -64,3 +64,36 @@ class SeveralOptima(Remark):
             f"Only {self.agreeing} of {self.tried} starts agree on the solution: the objective "
             "has several optima, and there may be a better one still."
         )
+
+
+@dataclass(frozen=True)
+class PosteriorDoubtful(Remark):
+    """Chains that diverged, disagree, or say little."""
+
+    code = "posterior-doubtful"
+    category = ConvergenceWarning
+    title = "Draws of the posterior that cannot be trusted"
+    meaning = (
+        "The posterior of the weights was sampled, and its chains diverged, do not agree (R-hat), "
+        "or hold few independent draws (effective sample size). Means and intervals of the weights "
+        "may be off by more than chance."
+    )
+    remedy = (
+        "Draw more (`fit.posterior(4000)`), from another seed, and see whether the weights stay. "
+        "Divergences that remain, and chains that never agree, mean several modes or a prior that "
+        "the data hardly change: use fewer models or covariates, or the convex weights of `by=`."
+    )
+    example = (4, 500, 3, 1.04, 120.0)
+
+    chains: int
+    draws: int
+    divergences: int
+    rhat: float
+    ess: float
+
+    def _message(self) -> str:
+        return (
+            f"The draws of the posterior are doubtful: of {self.chains} chains of {self.draws} "
+            f"draws, {self.divergences} draws diverged, R-hat is up to {self.rhat:.3f}, and the "
+            f"effective sample size down to {self.ess:.0f}."
+        )
