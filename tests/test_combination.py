@@ -183,7 +183,7 @@ def test_pointwise_scores_come_back_on_the_grid(rng):
     assert fit.logpdf().dims == ("school", "year")
     diagnostics = fit.diagnostics()
     assert diagnostics["pareto_k"].dims == ("model", "school", "year")
-    assert set(diagnostics) == {"ess_grad", "ess_curv", "elpd", "pareto_k"}
+    assert set(diagnostics) == {"ess_grad", "ess_curv", "elpd", "pareto_k", "how"}
     assert (diagnostics["ess_grad"] > 100).all()
     np.testing.assert_allclose(
         diagnostics["elpd"].sel(model="a").sum(), fit.models["a"].loo().logp.sum()

@@ -212,7 +212,7 @@ def test_folds_that_are_none(y, folds):
 
 def test_fits_that_are_not_of_one_model(y):
     fit, more = drawn(y, 5), drawn(y, 6)
-    with pytest.raises(ShapeError, match=r"fold 0 are \(4, 5, 1\), of fold 1 \(4, 6, 1\)"):
+    with pytest.raises(ShapeError, match=r"\(4, 5, 1\) and \(4, 6, 1\)"):
         lq.from_folds([([0], fit([1], [0])), ([1], more([0], [1]))])
     with pytest.raises(ShapeError, match=r"Fold 0: There are 2 positions, and its model is of 1"):
         lq.from_folds([([0, 1], fit([1], [0]))])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lockquack import errors as errors
@@ -48,15 +48,17 @@ if TYPE_CHECKING:
     from lockquack.sources.bambi import from_bambi as from_bambi
     from lockquack.sources.chains import split_chains as split_chains
     from lockquack.sources.cross_validation import cross_validate as cross_validate
-    from lockquack.sources.cross_validation import leave_future_out as leave_future_out
     from lockquack.sources.datatree import from_datatree as from_datatree
     from lockquack.sources.elpd import from_elpd as from_elpd
     from lockquack.sources.family import from_family as from_family
     from lockquack.sources.folds import from_folds as from_folds
+    from lockquack.sources.group_out import leave_group_out as leave_group_out
     from lockquack.sources.jax import from_jax as from_jax
     from lockquack.sources.numpyro import from_numpyro as from_numpyro
     from lockquack.sources.parameters import linear_predictor as linear_predictor
     from lockquack.sources.pymc import from_pymc as from_pymc
+    from lockquack.sources.refitting import refit as refit
+    from lockquack.sources.splits import leave_future_out as leave_future_out
     from lockquack.sources.stan import from_cmdstanpy as from_cmdstanpy
     from lockquack.sources.stan import from_pystan as from_pystan
     from lockquack.sources.stan import stan_code as stan_code
@@ -100,13 +102,15 @@ _HOMES = {
     "from_numpyro": "sources.numpyro",
     "from_pymc": "sources.pymc",
     "from_pystan": "sources.stan",
-    "leave_future_out": "sources.cross_validation",
+    "leave_group_out": "sources.group_out",
+    "leave_future_out": "sources.splits",
     "linear_predictor": "sources.parameters",
     "load": "combination.verbs",
     "lock": "combination.verbs",
     "plot_compare": "plots",
     "pseudo_bma": "combination.mixtures",
     "quack": "combination.verbs",
+    "refit": "sources.refitting",
     "running_lock": "combination.running",
     "select": "combination.mixtures",
     "split_chains": "sources.chains",
@@ -139,7 +143,8 @@ _MEANT = {
     "superposition superpose quantum": "quack",
     "average model_average model_averaging": "bma, pseudo_bma or stack",
     "chains separate_chains": "split_chains",
-    "kfold k_fold loo_kfold cv crossval cross_validation leave_group_out": "cross_validate",
+    "kfold k_fold loo_kfold cv crossval cross_validation": "cross_validate",
+    "reloo loo_refit exact_loo": "refit",
     "lfo lfo_cv time_series_split": "leave_future_out, whose folds cross_validate takes",
 }
 

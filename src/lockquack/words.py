@@ -53,6 +53,7 @@ def in_shell(text: str) -> str:
 
 
 LOG_SCORE = advice("LogScore()", "--rule log")
+BY_LOG_SCORE = advice('rule="log"', "--rule log")
 HYVARINEN = advice("Hyvarinen()", "--rule hyvarinen")
 WEIGHTED_BY_LOG = advice("Hyvarinen(transform='log')", "--score-transform log")
 STACKING = advice("lq.stack", "--operator linear")

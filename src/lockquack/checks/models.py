@@ -29,7 +29,7 @@ from lockquack.remarks.likelihoods import GivenEarlierOutcomes, NotScored
 from lockquack.remarks.support import DifferentSupports
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
-from lockquack.words import advice
+from lockquack.words import BY_LOG_SCORE, advice
 
 Sources = Mapping[str, Source]
 R = TypeVar("R", bound=Rule)
@@ -168,12 +168,16 @@ def _require_smooth(model: Source) -> None:
     if likelihood.discrete:
         raise SmoothnessError(
             f"{likelihood.description} is discrete; the Hyvärinen score needs a density with "
-            "derivatives in the outcome. Use the log score."
+            "derivatives in the outcome. Use the log score, ",
+            BY_LOG_SCORE,
+            ".",
         )
     if likelihood.not_smooth:
         raise SmoothnessError(
             f"{likelihood.description} is not smooth in the outcome ({likelihood.not_smooth}), "
-            "so its Hyvärinen score is not proper. Use the log score."
+            "so its Hyvärinen score is not proper. Use the log score, ",
+            BY_LOG_SCORE,
+            ".",
         )
 
 

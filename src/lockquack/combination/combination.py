@@ -246,8 +246,9 @@ class Combination(Fitted):
         xarray.Dataset
             ``ess_grad`` and ``ess_curv``, the effective sample sizes of the two averages behind
             the leave-one-out Hyvärinen score, of models that have one; ``elpd`` and ``pareto_k``,
-            the leave-one-out log score by PSIS and the tail index that tells whether to trust it.
-            The Hyvärinen score does not depend on the latter.
+            the leave-one-out log score by PSIS and the tail index that tells whether to trust it;
+            ``how``, how each was had: ``"PSIS"``, ``"held out"``, ``"refit"`` or another way. The
+            Hyvärinen score does not depend on k̂.
 
         Examples
         --------
@@ -265,6 +266,7 @@ class Combination(Fitted):
                 part = model.ess().rename(grad="ess_grad", curv="ess_curv")
             part["elpd"] = self.observations.label(loo.logp)
             part["pareto_k"] = self.observations.label(loo.pareto_k)
+            part["how"] = self.observations.label(loo.how)
             parts.append(part)
         model_index = pd.Index(list(self.names), name="model")
         return xr.concat(parts, dim=model_index, join="override")

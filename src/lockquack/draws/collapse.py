@@ -31,6 +31,7 @@ from functools import partial
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.draws.blocks import (
     Average,
@@ -73,6 +74,10 @@ class Collapsed:
         unknown = np.full((1, 1), np.nan)
         carried = np.full(len(logp), np.inf)
         return cls(Jet(logp, nothing, nothing), unknown[..., :0], unknown, carried, 0)
+
+    def take(self, order: NDArray[np.intp]) -> Collapsed:
+        """Bring the observations into another order."""
+        return replace(self, jet=self.jet[order], n_effective=self.n_effective[order])
 
     def mcse(self, scale: Array) -> float:
         """Monte Carlo standard error of Σ_ij w_i s_j² (2 curv_ij + grad_ij²).

@@ -63,7 +63,7 @@ class Observations:
         component_dim = None if values.shape[1] == 1 else COMPONENT_DIM
         return cls(values, (OBS_DIM,), (len(values),), {}, component_dim, weights=weights)
 
-    def restrict(self, obs: slice) -> Observations:
+    def restrict(self, obs: slice | NDArray[np.intp]) -> Observations:
         """Return some of the observations, without their labels."""
         weights = None if self.weights is None else self.weights[obs]
         return Observations.unlabelled(self.values[obs], weights)
@@ -121,7 +121,10 @@ class Observations:
         return f"observation {index}" + (f" ({', '.join(labels)})" if labels else "")
 
     def label(
-        self, values: Array, leading: Mapping[str, Any] | None = None, name: str | None = None
+        self,
+        values: NDArray[Any],
+        leading: Mapping[str, Any] | None = None,
+        name: str | None = None,
     ) -> xr.DataArray:
         """Turn an array of shape (leading..., n) into a labelled one on the user's grid.
 

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.draws.blocks import Kind
-from lockquack.draws.collapse import Collapsed, require_known_scores
+from lockquack.draws.collapse import Collapsed, join, require_known_scores
 from lockquack.draws.diagnostics import ess_mean
 from lockquack.draws.psis import loo_densities
 from lockquack.errors import NonFiniteError
@@ -31,6 +32,8 @@ class LooDensity:
     pareto_k: Array  # (n,)
     #: Effect of each draw, or block of draws, on Σ_i w_i log p_i, to first order.
     influence: Array  # (chain, draw)
+    #: How each was had: "PSIS", "held out", "refit", and others.
+    how: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, dtype=np.str_))  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +65,32 @@ class Passes:
         kind = self.average_for(kind)
         key = kind, derivatives
         if key not in self._collapsed:
-            with progress_bar(self.source.n_obs, "pass over draws", progressbar) as advance:
-                collapsed = self.source.pass_over_draws(
-                    kind, derivatives=derivatives, progress=advance
-                )
-            require_finite(self.source, collapsed)
-            self._collapsed[key] = collapsed
+            self._collapsed[key] = self._collapse(kind, derivatives, progressbar)
         return self._collapsed[key]
+
+    def _collapse(self, kind: Kind, derivatives: bool, progressbar: bool | None) -> Collapsed:
+        order, parts = self._parts(kind)
+        if parts:
+            each = [
+                part.collapse(kind, derivatives=derivatives, progressbar=progressbar)
+                for part in parts
+            ]
+            return join(each).take(order)
+        with progress_bar(self.source.n_obs, "pass over draws", progressbar) as advance:
+            collapsed = self.source.pass_over_draws(kind, derivatives=derivatives, progress=advance)
+        require_finite(self.source, collapsed)
+        return collapsed
+
+    def _parts(self, kind: Kind) -> tuple[NDArray[np.intp], list[Passes]]:
+        """Return passes over some observations each, and what brings these into their order.
+
+        None where one pass does for all.
+        """
+        source = self.source.left_out() if kind == "loo" else self.source
+        everywhere = np.arange(self.source.n_obs)
+        pieces = source.pieces() or ([] if source is self.source else [(everywhere, source)])
+        places = [each for each, _ in pieces] or [everywhere]
+        return np.argsort(np.concatenate(places)), [Passes(piece) for _, piece in pieces]
 
     def predict(
         self,
@@ -97,14 +119,21 @@ class Passes:
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Pareto-smoothed leave-one-out log densities and k̂; slower than a pass."""
         if not self._loo:
-            stored = self.source.stored_loo()
-            if stored is not None:
-                self._loo.append(LooDensity(*stored, np.full((1, 1), np.nan)))
-            elif self.source.is_left_out:
-                self._loo.append(self._without_weights(progressbar))
-            else:
-                self._loo.append(self._by_psis(progressbar))
+            self._loo.append(self._find_loo(progressbar))
         return self._loo[0]
+
+    def _find_loo(self, progressbar: bool | None) -> LooDensity:
+        order, parts = self._parts("loo")
+        if parts:
+            return _rearranged([part.loo(progressbar=progressbar) for part in parts], order)
+        stored = self.source.stored_loo()
+        if stored is not None:
+            found = LooDensity(*stored, np.full((1, 1), np.nan))
+        elif self.source.is_left_out:
+            found = self._without_weights(progressbar)
+        else:
+            found = self._by_psis(progressbar)
+        return replace(found, how=np.full(self.source.n_obs, self.source.how_left_out))
 
     def average_for(self, kind: Kind) -> Kind:
         """Return which average over the draws it takes: nothing is left out twice."""
@@ -112,7 +141,9 @@ class Passes:
 
     def _without_weights(self, progressbar: bool | None) -> LooDensity:
         found = self.collapse("held-out", derivatives=False, progressbar=progressbar)
-        return LooDensity(found.jet.logp, np.full(self.source.n_obs, np.nan), found.log_influence)
+        fixed = self.source.fixed_weights
+        pareto_k = np.full(self.source.n_obs, np.nan if fixed is None else fixed.pareto_k)
+        return LooDensity(found.jet.logp, pareto_k, found.log_influence)
 
     def _by_psis(self, progressbar: bool | None) -> LooDensity:
         parts = []
@@ -125,6 +156,28 @@ class Passes:
             np.concatenate([part.pareto_k for part in parts]),
             self.source.n_samples * np.sum([part.influence for part in parts], axis=0),
         )
+
+
+def _rearranged(parts: Sequence[LooDensity], order: NDArray[np.intp]) -> LooDensity:
+    """Put the densities of some observations each into one order."""
+    blocks = min(part.influence.shape[1] for part in parts)
+    return LooDensity(
+        np.concatenate([part.logp for part in parts])[order],
+        np.concatenate([part.pareto_k for part in parts])[order],
+        np.sum([_by_block(part.influence, blocks) for part in parts], axis=0),
+        np.concatenate([part.how for part in parts])[order],
+    )
+
+
+def _by_block(influence: Array, blocks: int) -> Array:
+    """Average the influence of draws (chain, draw) over as many blocks as others have."""
+    n = influence.shape[1]
+    if n == blocks:
+        return influence
+    length = -(-n // blocks)  # as BlockGrid cuts them
+    starts = np.arange(0, n, length)
+    counts = np.diff(np.append(starts, n))
+    return np.asarray(np.add.reduceat(influence, starts, axis=1) / counts)
 
 
 def effective_sizes(source: Source) -> tuple[Array, Array]:

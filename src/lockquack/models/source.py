@@ -50,9 +50,10 @@ from numpy.typing import NDArray
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed, collapse
 from lockquack.draws.diagnostics import pareto_k_threshold
+from lockquack.draws.psis import psis
 from lockquack.errors import UnsupportedError
 from lockquack.families.base import Split
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array, Jet, log_sum_exp
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
 from lockquack.numeric import cut
@@ -105,6 +106,14 @@ class Abilities:
         """Draw random outcomes: ``draw_outcomes`` works."""
         found = self.has_generator
         return found() if callable(found) else found
+
+
+@dataclass(frozen=True)
+class FixedWeights:
+    """Weights of draws that came from another posterior than the one that predicts."""
+
+    log_weights: Array  # (chain, draw)
+    pareto_k: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +213,46 @@ class Source(ABC):
         """
         return None
 
+    # How observations are left out
+
+    def left_out(self) -> Source:
+        """Return what predicts each observation as if it was left out: mostly the same draws."""
+        return self
+
+    def pieces(self) -> Sequence[tuple[NDArray[np.intp], Source]] | None:
+        """Return places, and what predicts there, where draws are averaged in different ways.
+
+        None where all observations are alike.
+        """
+        return None
+
+    @property
+    def fixed_weights(self) -> FixedWeights | None:
+        """Weights with which the draws are of the posterior that it predicts by; None: equal."""
+        return None
+
+    @property
+    def how_left_out(self) -> str:
+        """How it came by its predictions of observations that are left out, in a word or two."""
+        return "held out" if self.is_left_out else "PSIS"
+
+    def draw_weights(self, obs: slice, *, loo: bool) -> tuple[Array | None, Array]:
+        """Log weights of the draws at some observations, (chain, draw, obs), and k̂, (obs,).
+
+        None where they are equal, and k̂ is zero there. With ``loo``, as if each was left out.
+        """
+        n = obs.stop - obs.start
+        fixed = self.fixed_weights
+        if fixed is not None:
+            normalised = fixed.log_weights - log_sum_exp(fixed.log_weights.ravel())
+            weights = np.broadcast_to(normalised[..., None], (*normalised.shape, n))
+            return weights, np.full(n, fixed.pareto_k)
+        if not loo or self.is_left_out:
+            return None, np.zeros(n)
+        return psis(self.all_logp(obs))
+
+    # What else some sources do
+
     def with_data(self, y: Any, /, **data: Any) -> Source:
         """Return the same posterior's predictions of other outcomes, with other data."""
         raise UnsupportedError(
@@ -241,7 +290,11 @@ class Source(ABC):
         self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
     ) -> Collapsed:
         """Average the draws; :class:`~lockquack.models.passes.Passes` remembers the result."""
-        return collapse(self, kind, derivatives=derivatives, progress=progress)
+        fixed = self.fixed_weights
+        log_weights = None if fixed is None else fixed.log_weights
+        return collapse(
+            self, kind, log_weights=log_weights, derivatives=derivatives, progress=progress
+        )
 
     def map_groups(
         self, work: Callable[[Sequence[Source], slice], R], reads: Sequence[str]

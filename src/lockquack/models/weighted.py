@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.models.changed import ChangedSource
-from lockquack.models.source import Abilities, Source
+from lockquack.models.source import Abilities, FixedWeights, Source
 from lockquack.transforms import Change, Transform
 
 
@@ -40,6 +43,23 @@ class WeightedSource(ChangedSource):
             be_sent=can.be_sent,
             read_along_draws=can.read_along_draws,
         )
+
+    @override
+    def left_out(self) -> Source:
+        left = self.source.left_out()
+        return self if left is self.source else WeightedSource.of(left, self.coordinates)
+
+    @override
+    def pieces(self) -> Sequence[tuple[NDArray[np.intp], Source]] | None:
+        pieces = self.source.pieces()
+        if pieces is None:
+            return None
+        return [(places, WeightedSource.of(each, self.coordinates)) for places, each in pieces]
+
+    @property
+    @override
+    def fixed_weights(self) -> FixedWeights | None:
+        return self.source.fixed_weights
 
     @override
     def restrict(self, obs: slice) -> Self | None:

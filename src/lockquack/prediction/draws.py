@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from typing_extensions import override
 
-from lockquack.draws.psis import psis
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.models.source import Source
@@ -92,6 +92,7 @@ def drawn_mixture(
 ) -> WeightedDraws:
     """Mix an outcome of each draw of the models, component by component of the outcomes."""
     _require_known(models, pool.operator)
+    models = _left_out(models) if loo else models
     draws, weights = [], []
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
@@ -115,6 +116,7 @@ def sample_mixture(
     _require_known(models, pool.operator, evaluable_too=True)
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     first = next(iter(models.values()))
+    models = _left_out(models) if loo else models
     members = [_Member.of(name, model, loo=loo) for name, model in models.items()]
     drawn = np.empty((n, first.n_obs, first.n_components))
     for obs in range(first.n_obs):
@@ -208,13 +210,20 @@ def _stored(name: str, model: Source) -> Array:
     return values
 
 
+def _left_out(models: Mapping[str, Source]) -> dict[str, Source]:
+    """Return what predicts observations that are left out."""
+    return {name: model.left_out() for name, model in models.items()}
+
+
 def _draw_weights(model: Source, *, loo: bool) -> Array:
     """Weights of the draws at each observation, (chain, draw, n)."""
-    if not loo or model.is_left_out:
+    if (not loo or model.is_left_out) and model.fixed_weights is None and model.pieces() is None:
         return np.full((model.n_chains, model.n_draws, model.n_obs), 1.0 / model.n_samples)
-    return np.concatenate(list(model.map_groups(_loo_weights, ("logp",))), axis=2)
+    find = partial(_weights_of_group, loo=loo)
+    return np.concatenate(list(model.map_groups(find, ("logp",))), axis=2)
 
 
-def _loo_weights(models: Sequence[Source], obs: slice) -> Array:
-    log_weights, _ = psis(models[0].all_logp(obs))
+def _weights_of_group(models: Sequence[Source], obs: slice, *, loo: bool) -> Array:
+    log_weights, _ = models[0].draw_weights(obs, loo=loo)
+    assert log_weights is not None
     return np.exp(log_weights)

@@ -35,7 +35,9 @@ def examine_pareto(
     affected: Affected,
 ) -> list[Remark]:
     """Remark on leave-one-out densities with a high Pareto k̂."""
-    k_hat = dict(zip(models, pareto_k, strict=True))
+    # Where nothing was weighted there is no k̂.
+    known = [np.where(np.isnan(each), -np.inf, each) for each in pareto_k]
+    k_hat = dict(zip(models, known, strict=True))
     limits = {name: model.pareto_limit for name, model in models.items()}
     counts = {name: int((k_hat[name] > limits[name]).sum()) for name in models}
     bad = tuple(name for name, count in counts.items() if count)

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from lockquack.draws.psis import psis
 from lockquack.errors import SupportError, UnsupportedError
 from lockquack.jets import Array, Jet, log_sum_exp, power_pool, stack_jets
 from lockquack.kernels.choice import kernels_for, predictive_sums
@@ -45,9 +44,8 @@ class PredictiveDensity:
     @classmethod
     def of(cls, source: Source, obs: slice, loo: bool) -> PredictiveDensity:
         """Predict some observations, each left out of its own prediction or not."""
-        if not loo or source.is_left_out:
-            return cls(source, obs, None, np.zeros(obs.stop - obs.start))
-        return cls(source, obs, *psis(source.all_logp(obs)))
+        source = source.left_out() if loo else source
+        return cls(source, obs, *source.draw_weights(obs, loo=loo))
 
     def logpdf(self, y: Array, rows: Rows) -> Array:
         """Predictive log densities at scalar outcomes (point, row) of some rows of the slice."""

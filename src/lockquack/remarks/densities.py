@@ -47,8 +47,7 @@ class HighParetoK(Remark):
     )
     remedy = (
         "Check the observation that is named. Use a likelihood with heavier tails, draw more, "
-        "fit the model again without the observation and give held-out predictions, or use "
-        "`lq.lock`."
+        "let `lq.refit(model, fit)` fit it again without these observations, or use `lq.lock`."
     )
     example = (("normal", "student"), (2, 1), 0.7, 0.93, "normal", "observation 17", "scores")
 

@@ -156,6 +156,7 @@ class _Gatherer:
         k_hat = np.stack([m.loo(progressbar=self.progressbar).pareto_k for m in models.values()])
         if not any(isinstance(remark, HighParetoK) for remark in self.fit.remarks):
             self.remarks += examine_pareto(sources_of(models), k_hat, observations, "report")
+        k_hat = np.where(np.isnan(k_hat), -np.inf, k_hat)  # nothing was weighted there
         limits = np.array([model.source.pareto_limit for model in models.values()])
         return pd.DataFrame(
             {

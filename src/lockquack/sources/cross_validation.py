@@ -1,34 +1,41 @@
-"""Cross-validation: which observations are left out together, and fitting without them."""
+"""Cross-validation: fitting a model again and again, each time without some observations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import ParameterError
+from lockquack.errors import ObservationMismatchError, ParameterError, naming
 from lockquack.models.model import Model
-from lockquack.numeric import as_count, as_generator
+from lockquack.models.observations import Observations, as_observations
+from lockquack.models.source import Source
+from lockquack.numeric import as_count
 from lockquack.parallel.progress import progress_bar
-from lockquack.parallel.threads import thread_map
-from lockquack.sources.folds import from_folds
+from lockquack.parallel.tasks import completed
+from lockquack.sources.folds import from_folds, positions, require_alike
+from lockquack.sources.reading import as_model
+from lockquack.sources.resuming import Kept, describe
+from lockquack.sources.splits import Index, Split, read_splits
 
-Index = NDArray[np.intp]
-#: Positions that a model is fitted to, and those that it predicts.
-Split = tuple[Index, Index]
+#: What users write: fits to some rows, predicts others.
+Fit = Callable[[Index, Index], Any]
 
 
 @own_arithmetic
 def cross_validate(
-    fit: Callable[[Index, Index], Any],
+    fit: Fit,
     *,
     n: int,
     folds: int | Sequence[Any] | NDArray[Any] = 10,
     stratify: Any = None,
+    y: Any = None,
+    folder: str | Path | None = None,
     random_seed: int = 0,
     threads: int = 1,
     progressbar: bool | None = None,
@@ -58,10 +65,20 @@ def cross_validate(
     stratify
         Classes, one for each observation, of which every fold gets its share; only with a number
         of folds.
+    y
+        Outcomes of all observations, in their order. Those that fits return are compared with
+        them, so that predictions in another order are refused; a ``folder`` needs them.
+    folder
+        Where to keep each fit as soon as it is there. The same call again, after an
+        interruption, makes only the fits that are missing. A folder of other outcomes, folds or
+        of a function of another name is refused; that covariates or priors are others cannot be
+        seen, so give each model a folder of its own and remove it when the model changes. Fits are
+        kept as Python's pickles: use folders that you trust, with the versions that wrote them.
     random_seed
         With which folds are dealt.
     threads
-        How many fits run at the same time; more than one needs a ``fit`` that allows it.
+        How many fits run at the same time; more than one needs a ``fit`` that allows it. Where a
+        dask client is active, its workers make the fits instead.
     progressbar
         Whether to show progress; None: in a terminal only.
 
@@ -83,145 +100,97 @@ def cross_validate(
     >>> lq.cross_validate(fit, n=len(y), folds=5)
     <Model normal; chain: 4, draw: 100, obs_id: 20, components: 1>
     """
-    if not callable(fit):
-        raise ParameterError(f"fit must be a function fit(train, test); got {fit!r}.")
+    require_function(fit)
     n, threads = as_count("n", n), as_count("threads", threads)
-    splits = _splits(n, folds, stratify, random_seed)
-    fitted = []
-    with progress_bar(len(splits), "cross-validation", progressbar) as advance:
-        for each in thread_map(lambda split: fit(*split), splits, threads=threads):
-            fitted.append(each)
-            advance(1)
+    splits = read_splits(n, folds, stratify, random_seed)
+    outcomes = _outcomes(y, n)
+    if folder is not None and outcomes is None:
+        raise ParameterError(
+            "folder= needs y=, the outcomes of all observations: they tell whether the folder is "
+            "of the same data."
+        )
+    kept = Kept(None) if outcomes is None else open_folder(folder, fit, outcomes, splits)
+    fitted = fit_all(fit, splits, kept, outcomes, threads=threads, progressbar=progressbar)
     return from_folds([(test, each) for (_, test), each in zip(splits, fitted, strict=True)])
 
 
-@own_arithmetic
-def leave_future_out(
-    n: int, *, first: int, ahead: int = 1, step: int = 1
-) -> list[tuple[Index, Index]]:
-    """Make the folds of a series, of which each observation is predicted from earlier ones only.
-
-    Parameters
-    ----------
-    n
-        Number of observations, in the order of time.
-    first
-        How many there are before the first that is predicted.
-    ahead
-        How far ahead a fit predicts at most.
-    step
-        After how many observations the model is fitted again. So many, the last of those up to
-        ``ahead``, each fit predicts: with ``step=1`` each observation is predicted exactly
-        ``ahead`` steps ahead, with ``step=ahead`` a block of observations from all before it.
-
-    Returns
-    -------
-    list of (train, test)
-        For :func:`cross_validate`.
-
-    Examples
-    --------
-    >>> for train, test in leave_future_out(6, first=3):
-    ...     print(train, test)
-    [0 1 2] [3]
-    [0 1 2 3] [4]
-    [0 1 2 3 4] [5]
-    >>> for train, test in leave_future_out(6, first=3, ahead=2):
-    ...     print(train, test)
-    [0 1 2] [4]
-    [0 1 2 3] [5]
-    >>> for train, test in leave_future_out(7, first=3, ahead=2, step=2):
-    ...     print(train, test)
-    [0 1 2] [3 4]
-    [0 1 2 3 4] [5 6]
-    """
-    n, first = as_count("n", n), as_count("first", first)
-    ahead, step = as_count("ahead", ahead), as_count("step", step)
-    if not (0 < first < n and 0 < step <= ahead and first + ahead <= n):
-        raise ParameterError(
-            "leave_future_out needs 0 < first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
-            f"n={n}, first={first}, ahead={ahead}, step={step}."
-        )
-    positions = np.arange(n)
-    return [
-        (positions[:end], positions[end + ahead - step : end + ahead])
-        for end in range(first, n - ahead + step, step)
-        if end + ahead - step < n
-    ]
+def require_function(fit: Any) -> None:
+    """Refuse what cannot be called."""
+    if not callable(fit):
+        raise ParameterError(f"fit must be a function fit(train, test); got {fit!r}.")
 
 
-def _splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
-    """Make pairs of positions, whatever says which observations are left out together."""
-    if isinstance(folds, Iterator):
-        folds = list(folds)
-    if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
-        return _complements(n, _dealt(n, int(folds), stratify, seed))
-    if stratify is not None:
-        raise ParameterError("stratify= goes with a number of folds; these are given already.")
-    if _are_pairs(folds):
-        return [_checked(pair, n) for pair in folds]
-    labels = _labels("folds", folds)
-    if labels.shape != (n,):
-        raise ParameterError(
-            f"folds must be a number, labels of the {n} observations, or pairs (train, test) of "
-            f"positions; got something of the shape {labels.shape}."
-        )
-    groups = pd.factorize(labels, use_na_sentinel=False)[0]
-    if groups.max() == 0:
-        raise ParameterError("All labels in folds are the same, so that nothing is left to fit to.")
-    return _complements(n, [np.flatnonzero(groups == g) for g in range(groups.max() + 1)])
+def open_folder(
+    folder: str | Path | None, fit: Fit, outcomes: Observations, splits: Sequence[Split]
+) -> Kept:
+    """Keep fits in a folder, if there is one, which must be of the same data and folds."""
+    return Kept.open(folder, describe(fit, outcomes.values, splits))
 
 
-def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
-    """Deal observations to folds, those of each class one after the other."""
-    if not 2 <= folds <= n:
-        raise ParameterError(f"There must be between 2 and {n} folds, one for each; got {folds}.")
-    order = as_generator(seed).permutation(n)
-    if stratify is not None:
-        labels = _labels("stratify", stratify)
-        if labels.shape != (n,):
-            raise ParameterError(f"stratify must have {n} classes, one for each observation.")
-        classes = pd.factorize(labels, use_na_sentinel=False)[0]
-        order = order[np.argsort(classes[order], kind="stable")]
-    return [np.sort(order[k::folds]) for k in range(folds)]
+def fit_all(
+    fit: Fit,
+    splits: Sequence[Split],
+    kept: Kept,
+    outcomes: Observations | None,
+    *,
+    threads: int,
+    progressbar: bool | None,
+    like: Source | None = None,
+) -> list[Model]:
+    """Make the fits that are not kept yet, keep them, and return all: of one size."""
+    fitted = {k: kept.read(k) for k in range(len(splits)) if k in kept}
+    missing = [k for k in range(len(splits)) if k not in fitted]
+    one_fit = partial(fit_one, fit, splits, outcomes)
+    with progress_bar(len(missing), "cross-validation", progressbar) as advance:
+        for place, model in completed(one_fit, missing, threads=threads):
+            like = like or model.source
+            with naming(f"Fold {missing[place]}"):
+                require_alike([like, model.source])
+            kept.write(missing[place], model)
+            fitted[missing[place]] = model
+            advance(1)
+    return [fitted[k] for k in range(len(splits))]
 
 
-def _labels(what: str, given: Any) -> NDArray[Any]:
-    """Read labels of any kind."""
+def fit_one(fit: Fit, splits: Sequence[Split], outcomes: Observations | None, k: int) -> Model:
+    """Make fit k, and see at once whether it is a model of the rows that it should predict."""
+    train, test = splits[k]
     try:
-        return np.asarray(given)
-    except ValueError:
-        raise ParameterError(f"{what} has rows of unequal lengths.") from None
+        found = fit(train, test)
+    except Exception as error:
+        error.add_note(f"In fit(train, test) of fold {k}, {len(train)} and {len(test)} rows.")
+        raise
+    with naming(f"Fold {k}"):
+        model = as_model(found)
+        places = positions(test, model.source)
+        if outcomes is not None:
+            _require_outcomes(model.observations, outcomes, places)
+    return model
 
 
-def _complements(n: int, tests: Iterable[Index]) -> list[Split]:
-    return [(np.setdiff1d(np.arange(n), test), test) for test in tests]
+def _outcomes(y: Any, n: int) -> Observations | None:
+    if y is None:
+        return None
+    outcomes = as_observations(y)
+    if outcomes.n != n:
+        raise ParameterError(f"y has {outcomes.n} outcomes, and n is {n}.")
+    return outcomes
 
 
-def _are_pairs(folds: Any) -> bool:
-    """Whether these are pairs of arrays, not labels."""
-    if isinstance(folds, np.ndarray) or not isinstance(folds, Sequence):
-        return False
-    return all(isinstance(each, tuple | list) and len(each) == 2 for each in folds)
-
-
-def _checked(pair: Any, n: int) -> Split:
-    """Read a pair of positions; refuse observations that are fitted to and predicted."""
-    train, test = (np.asarray(each) for each in pair)
-    for each in (train, test):
-        if each.dtype.kind not in "iu" or each.ndim != 1 or not each.size:
-            raise ParameterError(
-                "A fold must be a pair of arrays of positions, whole numbers, that it is fitted to "
-                f"and that it predicts; got {each.dtype} of the shape {each.shape}."
-            )
-        if each.min() < 0 or each.max() >= n:
-            raise ParameterError(
-                f"Positions in folds must be from 0 to {n - 1}; got {each.min()} to {each.max()}."
-            )
-    both = np.intersect1d(train, test)
-    if both.size:
-        raise ParameterError(
-            f"Observation {both[0]} is fitted to and predicted in the same fold; such scores are "
-            "not held out."
-        )
-    return train.astype(np.intp), test.astype(np.intp)
+def _require_outcomes(found: Observations, expected: Observations, places: Index) -> None:
+    """Refuse a fit that predicts other outcomes than those of its rows."""
+    if not found.known:
+        return
+    values = expected.values[places]
+    tolerance = 1e-6 * (np.abs(values) + np.ptp(expected.values, axis=0))
+    if found.values.shape == values.shape:
+        wrong = (np.abs(found.values - values) > tolerance).any(axis=1)
+        if not wrong.any():
+            return
+        at = int(np.flatnonzero(wrong)[0])
+        seen = f"{found.values[at].tolist()} where y has {values[at].tolist()} at row {places[at]}"
+    else:
+        seen = f"outcomes of {found.d} component(s) where y has {expected.d}"
+    raise ObservationMismatchError(
+        f"fit(train, test) must return a model of the rows test, in this order; got {seen}."
+    )

@@ -7,7 +7,7 @@ order of the data, these are the held-out predictions of one model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ from lockquack.errors import ObservationMismatchError, ParameterError, ShapeErro
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
-from lockquack.models.source import Abilities, Source, Subset
+from lockquack.models.source import Abilities, FixedWeights, Source, Subset
 from lockquack.sources.reading import as_model
 
 Index = NDArray[np.intp]
+#: Rows that are not wanted but read all the same, between two that are.
+_FAR = 16
 
 
 @own_arithmetic
@@ -72,9 +74,9 @@ def from_folds(folds: Sequence[tuple[Any, Any]]) -> Model:
     for k, (index, given) in enumerate(_pairs(folds)):
         with naming(f"Fold {k}"):
             source = as_model(given).source
-            places.append(_positions(index, source))
+            places.append(positions(index, source))
         sources.append(source)
-    _require_alike(sources)
+    require_alike(sources)
     order = np.concatenate(places)
     _require_once(order)
     rows = np.concatenate([np.arange(len(each)) for each in places])
@@ -92,6 +94,7 @@ def from_folds(folds: Sequence[tuple[Any, Any]]) -> Model:
             sources=tuple(sources),
             fold=fold[sorting],
             row=rows[sorting],
+            hows=tuple(_how(source) for source in sources),
         )
     )
 
@@ -103,6 +106,9 @@ class FoldedSource(Source):
     sources: tuple[Source, ...]
     fold: Index  # (n,): which source predicts the observation
     row: Index  # (n,): at which place of it
+    hows: tuple[str, ...]  # how each source came by its predictions
+    #: Whether the first source was fitted to what it predicts, so that its draws are weighted.
+    first_saw: bool = False
 
     @property
     @override
@@ -127,16 +133,16 @@ class FoldedSource(Source):
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         parts = [
-            (places, source.logp(chain, draws, span)[:, rows])
-            for source, places, span, rows in self._by_fold(obs)
+            (places, self.sources[k].logp(chain, draws, span)[:, rows])
+            for k, places, span, rows in self._by_fold(obs)
         ]
         return _joined(parts, axis=1)
 
     @override
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
         grads, curvs = [], []
-        for source, places, span, rows in self._by_fold(obs):
-            grad, curv = source.derivatives(chain, draws, span)
+        for k, places, span, rows in self._by_fold(obs):
+            grad, curv = self.sources[k].derivatives(chain, draws, span)
             grads.append((places, grad[:, rows]))
             curvs.append((places, curv[:, rows]))
         return _joined(grads, axis=1), _joined(curvs, axis=1)
@@ -144,8 +150,8 @@ class FoldedSource(Source):
     @override
     def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         jets = []
-        for source, places, span, rows in self._by_fold(obs):
-            jet = source.jets_at(
+        for k, places, span, rows in self._by_fold(obs):
+            jet = self.sources[k].jets_at(
                 y[:, places], chain, draws, span.start + rows, derivatives=derivatives
             )
             jets.append((places, jet))
@@ -159,8 +165,8 @@ class FoldedSource(Source):
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
         parts = [
-            (places, source.bulks(span, multiples, detailed=detailed)[..., rows])
-            for source, places, span, rows in self._by_fold(obs)
+            (places, self.sources[k].bulks(span, multiples, detailed=detailed)[..., rows])
+            for k, places, span, rows in self._by_fold(obs)
         ]
         most = max(len(found) for _, found in parts)
         # A mode that one fit has more than another is looked at twice there.
@@ -174,23 +180,88 @@ class FoldedSource(Source):
         self, chain: int, draws: Index, obs: Subset, rng: np.random.Generator
     ) -> Array:
         parts = [
-            (places, source.draw_outcomes(chain, draws, span.start + rows, rng))
-            for source, places, span, rows in self._by_fold(obs)
+            (places, self.sources[k].draw_outcomes(chain, draws, span.start + rows, rng))
+            for k, places, span, rows in self._by_fold(obs)
         ]
         return _joined(parts, axis=1)
 
-    def _by_fold(self, obs: Subset) -> Iterator[tuple[Source, Index, slice, Index]]:
+    @property
+    @override
+    def fixed_weights(self) -> FixedWeights | None:
+        return self.sources[0].fixed_weights if len(self.sources) == 1 else None
+
+    @property
+    @override
+    def how_left_out(self) -> str:
+        return self.hows[0]
+
+    @property
+    def hows_of_observations(self) -> NDArray[np.str_]:
+        """How each prediction was had, (n,)."""
+        return np.array(self.hows)[self.fold]
+
+    @override
+    def pieces(self) -> Sequence[tuple[Index, Source]] | None:
+        # Those without weights of their own are averaged in one pass, if in the same way.
+        ways = [
+            (how, self._saw(k), -1 if source.fixed_weights is None else k)
+            for k, (source, how) in enumerate(zip(self.sources, self.hows, strict=True))
+        ]
+        kinds = {way: number for number, way in enumerate(dict.fromkeys(ways))}
+        if len(kinds) == 1:
+            return None
+        kind = np.array([kinds[way] for way in ways])[self.fold]
+        each = [np.flatnonzero(kind == number) for number in range(len(kinds))]
+        return [(places, self.some(places)) for places in each if places.size]
+
+    def some(self, places: Index) -> FoldedSource:
+        """Return the same at some of the observations, without the sources of others."""
+        used, fold = np.unique(self.fold[places], return_inverse=True)
+        saw = self._saw(int(used[0]))
+        return replace(
+            self,
+            observations=self.observations.restrict(places),
+            held_out=not saw,
+            sources=tuple(self.sources[k] for k in used),
+            fold=fold,
+            row=self.row[places],
+            hows=tuple(self.hows[k] for k in used),
+            first_saw=saw,
+        )
+
+    @override
+    def draw_weights(self, obs: slice, *, loo: bool) -> tuple[Array | None, Array]:
+        parts, k_hat = [], np.empty(obs.stop - obs.start)
+        for k, places, span, rows in self._by_fold(obs):
+            weights, found = self.sources[k].draw_weights(span, loo=loo and self._saw(k))
+            k_hat[places] = found[rows]
+            parts.append((places, None if weights is None else weights[..., rows]))
+        if all(weights is None for _, weights in parts):
+            return None, k_hat
+        equal = np.full((self.n_chains, self.n_draws, 1), -np.log(self.n_samples))
+        known = [
+            (at, np.repeat(equal, len(at), axis=2) if weights is None else weights)
+            for at, weights in parts
+        ]
+        return _joined(known, axis=2), k_hat
+
+    def _saw(self, k: int) -> bool:
+        """Whether a source was fitted to what it predicts."""
+        return self.first_saw and k == 0
+
+    def _by_fold(self, obs: Subset) -> Iterator[tuple[int, Index, slice, Index]]:
         """Say who predicts some observations.
 
-        Yields a source, the places among these observations, a slice of the source's own that
-        holds them, and where in it they are.
+        Yields the number of a source, the places among these observations, a slice of the
+        source's own that holds them, and where in it they are.
         """
         folds, rows = self.fold[obs], self.row[obs]
-        for k in np.unique(folds):
-            places = np.flatnonzero(folds == k)
+        order = np.lexsort((rows, folds))
+        apart = (np.diff(folds[order]) != 0) | (np.diff(rows[order]) > _FAR)
+        for places in np.split(order, np.flatnonzero(apart) + 1):
             own = rows[places]
-            span = slice(int(own.min()), int(own.max()) + 1)
-            yield self.sources[k], places, span, own - span.start
+            span = slice(int(own[0]), int(own[-1]) + 1)
+            yield int(folds[places[0]]), places, span, own - span.start
 
 
 def _joined(parts: Sequence[tuple[Index, Array]], axis: int) -> Array:
@@ -213,7 +284,13 @@ def _pairs(folds: Any) -> list[tuple[Any, Any]]:
     return listed
 
 
-def _positions(index: Any, source: Source) -> Index:
+def _how(source: Source) -> str:
+    """Say how a fit came by its predictions: it was made without them, whatever it is of."""
+    return "held out" if source.fixed_weights is None else source.how_left_out
+
+
+def positions(index: Any, source: Source) -> Index:
+    """Read the positions of a fold, of which there is one for each observation of its model."""
     places = np.asarray(index)
     if places.dtype.kind not in "iu" or places.ndim != 1 or (places < 0).any():
         raise ParameterError(
@@ -228,19 +305,20 @@ def _positions(index: Any, source: Source) -> Index:
     return places.astype(np.intp)
 
 
-def _require_alike(sources: Sequence[Source]) -> None:
+def require_alike(sources: Sequence[Source]) -> None:
+    """Refuse fits of different sizes, or of different kinds of outcomes."""
     first = sources[0]
-    for k, source in enumerate(sources):
+    expected = first.n_chains, first.n_draws, first.n_components
+    for source in sources:
         sizes = source.n_chains, source.n_draws, source.n_components
-        expected = first.n_chains, first.n_draws, first.n_components
         if sizes != expected:
             raise ShapeError(
-                f"The fits differ: chains, draws and components of fold 0 are {expected}, of fold "
-                f"{k} {sizes}. Draw as many of each fit, or thin them to the same number."
+                f"Fits differ in their chains, draws and components: {expected} and {sizes}. Draw "
+                "as many of each fit, or thin them to the same number."
             )
         if source.likelihood.discrete != first.likelihood.discrete:
             raise ObservationMismatchError(
-                f"Fold 0 is of a {first.likelihood.description} likelihood, fold {k} of a "
+                f"One fit is of a {first.likelihood.description} likelihood, one of a "
                 f"{source.likelihood.description} one: they are not the same model."
             )
 

@@ -99,20 +99,29 @@ def from_cmdstanpy(
     ...     mu=lambda v: lq.linear_predictor(X, v["beta"], intercept=v["alpha"]),
     ... )
     """
-    return _from_stan(
-        cmdstanpy_variables(fit),
-        y,
-        family=family,
-        transform=transform,
-        log_lik=log_lik,
-        grad=grad,
-        curv=curv,
-        component_dim=component_dim,
-        likelihood=likelihood,
-        support=support,
-        weights=weights,
-        **parameters,
-    )
+    variables = fit if isinstance(fit, _Variables) else cmdstanpy_variables(fit)
+    if family is None:
+        if parameters:
+            given = ", ".join(parameters)
+            raise ParameterError(f"{given} without a family: say which by family=.")
+        draws = generated_quantities(variables, log_lik, grad, curv)
+        return from_arrays(
+            y=y,
+            support=support,
+            component_dim=component_dim,
+            likelihood=likelihood,
+            transform=transform,
+            weights=weights,
+            **draws,
+        )
+    if likelihood is not None or support is not None:
+        raise ParameterError("A family says itself what it is: leave out likelihood and support.")
+    parameters["weights"] = weights  # of the observations, or of the components of a mixture
+    draws = {name: _parameter(given, variables) for name, given in parameters.items()}
+    model = from_family(family, y=y, transform=transform, component_dim=component_dim, **draws)
+    if log_lik is not None and log_lik in variables:
+        compare_log_lik(model.source, log_lik, variables[log_lik])
+    return model
 
 
 @own_arithmetic
@@ -138,11 +147,14 @@ def from_pystan(fit: Any, *, y: Any, **options: Any) -> Model:
     >>> import lockquack as lq
     >>> lq.from_pystan(fit, y=y, family="normal", mu="mu", sigma="sigma")  # doctest: +SKIP
     """
-    return _from_stan(_pystan_variables(fit), y, **options)
+    return from_cmdstanpy(_pystan_variables(fit), y=y, **options)
 
 
 class _Variables(Mapping[str, Array]):
-    """The variables of a Stan program by name, (chain, draw, ...), read when they are asked for."""
+    """The variables of a Stan program by name, (chain, draw, ...), read when they are asked for.
+
+    Whichever interface they come from: :func:`from_cmdstanpy` takes them in place of a fit.
+    """
 
     def __init__(self, names: Iterable[str], read: Callable[[str], Array]) -> None:
         self._names = tuple(names)
@@ -196,45 +208,6 @@ def _pystan_variables(fit: Any) -> _Variables:
         return np.moveaxis(draws, (-1, -2), (0, 1))[:, warmup:]
 
     return _Variables(shapes, read)
-
-
-def _from_stan(
-    variables: _Variables,
-    y: Any,
-    *,
-    family: str | None = None,
-    transform: str | None = None,
-    log_lik: str | None = LOG_LIK,
-    grad: str = GRAD,
-    curv: str = CURV,
-    component_dim: Hashable | None = None,
-    likelihood: str | None = None,
-    support: tuple[float, float] | None = None,
-    weights: Any = None,
-    **parameters: Any,
-) -> Model:
-    if family is None:
-        if parameters:
-            given = ", ".join(parameters)
-            raise ParameterError(f"{given} without a family: say which by family=.")
-        draws = generated_quantities(variables, log_lik, grad, curv)
-        return from_arrays(
-            y=y,
-            support=support,
-            component_dim=component_dim,
-            likelihood=likelihood,
-            transform=transform,
-            weights=weights,
-            **draws,
-        )
-    if likelihood is not None or support is not None:
-        raise ParameterError("A family says itself what it is: leave out likelihood and support.")
-    parameters["weights"] = weights  # of the observations, or of the components of a mixture
-    draws = {name: _parameter(given, variables) for name, given in parameters.items()}
-    model = from_family(family, y=y, transform=transform, component_dim=component_dim, **draws)
-    if log_lik is not None and log_lik in variables:
-        compare_log_lik(model.source, log_lik, variables[log_lik])
-    return model
 
 
 def generated_quantities(

@@ -1,0 +1,151 @@
+"""Which observations are left out together: numbers of folds, labels, pairs of positions, time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from lockquack.arithmetic import own_arithmetic
+from lockquack.errors import ParameterError
+from lockquack.numeric import as_count, as_generator
+
+Index = NDArray[np.intp]
+#: Positions that a model is fitted to, and those that it predicts.
+Split = tuple[Index, Index]
+
+
+@own_arithmetic
+def leave_future_out(
+    n: int, *, first: int, ahead: int = 1, step: int = 1
+) -> list[tuple[Index, Index]]:
+    """Make the folds of a series, of which each observation is predicted from earlier ones only.
+
+    Parameters
+    ----------
+    n
+        Number of observations, in the order of time.
+    first
+        How many there are before the first that is predicted.
+    ahead
+        How far ahead a fit predicts at most.
+    step
+        After how many observations the model is fitted again. So many, the last of those up to
+        ``ahead``, each fit predicts: with ``step=1`` each observation is predicted exactly
+        ``ahead`` steps ahead, with ``step=ahead`` a block of observations from all before it.
+
+    Returns
+    -------
+    list of (train, test)
+        For :func:`cross_validate`.
+
+    Examples
+    --------
+    >>> for train, test in leave_future_out(6, first=3):
+    ...     print(train, test)
+    [0 1 2] [3]
+    [0 1 2 3] [4]
+    [0 1 2 3 4] [5]
+    >>> for train, test in leave_future_out(6, first=3, ahead=2):
+    ...     print(train, test)
+    [0 1 2] [4]
+    [0 1 2 3] [5]
+    >>> for train, test in leave_future_out(7, first=3, ahead=2, step=2):
+    ...     print(train, test)
+    [0 1 2] [3 4]
+    [0 1 2 3 4] [5 6]
+    """
+    n, first = as_count("n", n), as_count("first", first)
+    ahead, step = as_count("ahead", ahead), as_count("step", step)
+    if not (0 < first < n and 0 < step <= ahead and first + ahead <= n):
+        raise ParameterError(
+            "leave_future_out needs 0 < first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
+            f"n={n}, first={first}, ahead={ahead}, step={step}."
+        )
+    positions = np.arange(n)
+    return [
+        (positions[:end], positions[end + ahead - step : end + ahead])
+        for end in range(first, n - ahead + step, step)
+        if end + ahead - step < n
+    ]
+
+
+def read_splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
+    """Make pairs of positions, whatever says which observations are left out together."""
+    if isinstance(folds, Iterator):
+        folds = list(folds)
+    if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
+        return complements(n, _dealt(n, int(folds), stratify, seed))
+    if stratify is not None:
+        raise ParameterError("stratify= goes with a number of folds; these are given already.")
+    if _are_pairs(folds):
+        return [_checked(pair, n) for pair in folds]
+    labels = _labels("folds", folds)
+    if labels.shape != (n,):
+        raise ParameterError(
+            f"folds must be a number, labels of the {n} observations, or pairs (train, test) of "
+            f"positions; got something of the shape {labels.shape}."
+        )
+    groups = pd.factorize(labels, use_na_sentinel=False)[0]
+    if groups.max() == 0:
+        raise ParameterError("All labels in folds are the same, so that nothing is left to fit to.")
+    return complements(n, [np.flatnonzero(groups == g) for g in range(groups.max() + 1)])
+
+
+def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
+    """Deal observations to folds, those of each class one after the other."""
+    if not 2 <= folds <= n:
+        raise ParameterError(f"There must be between 2 and {n} folds, one for each; got {folds}.")
+    order = as_generator(seed).permutation(n)
+    if stratify is not None:
+        labels = _labels("stratify", stratify)
+        if labels.shape != (n,):
+            raise ParameterError(f"stratify must have {n} classes, one for each observation.")
+        classes = pd.factorize(labels, use_na_sentinel=False)[0]
+        order = order[np.argsort(classes[order], kind="stable")]
+    return [np.sort(order[k::folds]) for k in range(folds)]
+
+
+def _labels(what: str, given: Any) -> NDArray[Any]:
+    """Read labels of any kind."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ParameterError(f"{what} has rows of unequal lengths.") from None
+
+
+def complements(n: int, tests: Iterable[Index]) -> list[Split]:
+    """Pair the rows of each fold with all others."""
+    return [(np.setdiff1d(np.arange(n), test), test) for test in tests]
+
+
+def _are_pairs(folds: Any) -> bool:
+    """Whether these are pairs of arrays, not labels."""
+    if isinstance(folds, np.ndarray) or not isinstance(folds, Sequence):
+        return False
+    return all(isinstance(each, tuple | list) and len(each) == 2 for each in folds)
+
+
+def _checked(pair: Any, n: int) -> Split:
+    """Read a pair of positions; refuse observations that are fitted to and predicted."""
+    train, test = (np.asarray(each) for each in pair)
+    for each in (train, test):
+        if each.dtype.kind not in "iu" or each.ndim != 1 or not each.size:
+            raise ParameterError(
+                "A fold must be a pair of arrays of positions, whole numbers, that it is fitted to "
+                f"and that it predicts; got {each.dtype} of the shape {each.shape}."
+            )
+        if each.min() < 0 or each.max() >= n:
+            raise ParameterError(
+                f"Positions in folds must be from 0 to {n - 1}; got {each.min()} to {each.max()}."
+            )
+    both = np.intersect1d(train, test)
+    if both.size:
+        raise ParameterError(
+            f"Observation {both[0]} is fitted to and predicted in the same fold; such scores are "
+            "not held out."
+        )
+    return train.astype(np.intp), test.astype(np.intp)
