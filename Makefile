@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test fuzz test-ppl test-ppl-full docs bench benchmarks lint format clean
+.PHONY: demo test coverage fuzz test-ppl test-ppl-full test-minimum test-pre docs bench benchmarks lint format review dist smoke clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -11,6 +11,9 @@ demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-outpu
 # TESTS=... chooses some of them. Two test processes with a linear algebra library of one thread each, not of two.
 test: $(VENV)/.dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(TESTS)
+
+coverage: $(VENV)/.dev ## Run the tests and tell which lines none of them reaches
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=xml $(TESTS)
 
 # What it finds it remembers in .hypothesis/, and tries first the next time. ONLY=... as pytest's -k.
 CASES ?= 5000
@@ -25,6 +28,23 @@ test-ppl-full: ## Run these with every model of the corpus, not with a few of ea
 
 ppl-tests: $(VENV)/.ppl
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(MODELS) tests/ppl
+
+# What can break with older libraries: ways through the package, files, dask, numba, pictures, the command line. What old
+# libraries say about newer ones is no concern of ours.
+AGAINST = tests/test_package.py tests/test_adapters.py tests/test_lock.py tests/test_stack.py tests/test_methods.py \
+	tests/test_combination.py tests/test_distribution.py tests/test_files.py tests/test_lazy.py tests/test_kernels.py \
+	tests/test_plots.py tests/test_cli.py tests/test_arviz.py tests/test_csv.py tests/test_labels.py
+test-minimum: ## Run the tests that libraries could break with the lowest versions that pyproject.toml allows
+	$(MAKE) VENV=$(VENV)-minimum minimum-tests
+
+minimum-tests: $(VENV)/.minimum
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W ignore::DeprecationWarning $(AGAINST)
+
+test-pre: ## Run the same tests with pre-releases of all libraries
+	$(MAKE) VENV=$(VENV)-pre pre-tests
+
+pre-tests: $(VENV)/.pre
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(AGAINST)
 
 docs: ## Build the documentation, examples run, into docs/_build/html
 	$(MAKE) VENV=$(VENV)-docs docs-site
@@ -43,15 +63,37 @@ bench: ## Measure lockquack beside its peers; writes docs/benchmarks.md
 benchmarks: $(VENV)/.bench
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py --python-of-bayesblend $(VENV:-bench=-bayesblend)/bin/python
 
-lint: $(VENV)/.dev ## Check style, types and who imports whom
+lint: $(VENV)/.dev ## Check style, types, who imports whom, spelling, and what GitHub and Read the Docs are told to do
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.readthedocs .readthedocs.yaml
 
 format: $(VENV)/.dev ## Put the code into the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+review: ## Compare the project with the guide of Scientific Python
+	$(MAKE) VENV=$(VENV)-review guide
+
+guide: $(VENV)/.review
+	$(BIN)/repo-review . --show errskip
+
+dist: ## Build the wheel and the source distribution into dist/
+	$(MAKE) VENV=$(VENV)-dist distributions
+
+distributions: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+
+smoke: dist ## Install what `make dist` built into an empty environment and use it
+	scripts/smoke.sh $(PYTHON)
 
 clean: ## Remove the environments
 	rm -rf .venv*
@@ -78,6 +120,25 @@ $(VENV)/.bayesblend: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable . --group docs
+	touch $@
+
+$(VENV)/.review: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --group review
+	touch $@
+
+$(VENV)/.dist: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --group dist
+	touch $@
+
+$(VENV)/.minimum: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --group minimum
+	$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct --no-annotate \
+		--extra cli --extra dask --extra fast --extra paper --extra demo --extra nuts pyproject.toml --output-file $(VENV)/minimum.txt
+	$(BIN)/python -m pip install --quiet --editable . --group test --constraint $(VENV)/minimum.txt
+	touch $@
+
+$(VENV)/.pre: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --pre --editable . --group test
 	touch $@
 
 # Dependency groups need a newer pip than Python 3.11 brings.

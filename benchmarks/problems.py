@@ -42,6 +42,14 @@ def write_elpds(folder: Path, n_models: int, n_obs: int) -> None:
     _write_shape(folder, n_models, n_obs)
 
 
+def write_far_elpds(folder: Path, n_models: int, n_obs: int) -> None:
+    """Write the same, but for one observation that no model expects: a log density near −760."""
+    write_elpds(folder, n_models, n_obs)
+    elpd = read(folder, "elpd")
+    elpd[0] += -760.0 - elpd[0].max()
+    elpd.tofile(folder / "elpd.f8")
+
+
 def read(folder: Path, name: str) -> np.ndarray:
     """Read one of the arrays."""
     shape = json.loads((folder / "shape.json").read_text())

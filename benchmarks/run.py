@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from kernels import measure_growth, measure_passes, measure_psis, measure_solvers
 from pictures import draw
-from problems import CHAINS, DRAWS, n_models, read, write_draws, write_elpds
+from problems import CHAINS, DRAWS, n_models, read, write_draws, write_elpds, write_far_elpds
 from scipy.special import logsumexp
 from workers import measure_workers
 
@@ -36,6 +36,8 @@ RESULTS = HERE.parent / "build" / "benchmarks.json"
 PATIENCE = 60
 DRAW_SIZES = [(4, 100), (4, 1000), (4, 3000)]
 ELPD_SIZES = [(3, 1000), (20, 1000), (100, 1000), (20, 100_000)]
+FAR_SIZES = [(3, 1000)]
+WRITERS = {"draws": write_draws, "elpds": write_elpds, "far": write_far_elpds}
 
 Row = dict[str, Any]
 
@@ -77,10 +79,10 @@ def contest(task: str, sizes: list[tuple[int, int]], commands: dict[str, list[st
     for K, n in sizes:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            (write_draws if task == "draws" else write_elpds)(folder, K, n)
+            WRITERS[task](folder, K, n)
             loo, inside = densities(folder, task)
             for who, command in commands.items():
-                if task == "elpds" and who == "lockquack, lock":
+                if task != "draws" and who == "lockquack, lock":
                     continue
                 print(f"{task}, K = {K}, n = {n}: {who}", flush=True)
                 answer = ask(command, task, folder)
@@ -94,7 +96,7 @@ def contest(task: str, sizes: list[tuple[int, int]], commands: dict[str, list[st
 
 def densities(folder: Path, task: str) -> tuple[np.ndarray, np.ndarray]:
     """Leave-one-out and in-sample log densities of the models, (obs, model)."""
-    if task == "elpds":
+    if task != "draws":
         elpd = read(folder, "elpd")
         return elpd, elpd
     loo, inside = [], []
@@ -125,6 +127,7 @@ def main() -> None:
         "machine": lambda: describe_machine(commands),
         "draws": lambda: contest("draws", DRAW_SIZES, commands),
         "elpds": lambda: contest("elpds", ELPD_SIZES, commands),
+        "far": lambda: contest("far", FAR_SIZES, commands),
         "passes": lambda: measure_passes(10_000, options.rounds),
         "psis": lambda: measure_psis(1000, options.rounds),
         "solvers": lambda: measure_solvers(options.rounds),
@@ -180,6 +183,7 @@ def write_page(results: dict[str, Any]) -> str:
     tables = {
         "draws": _contest_table(results["draws"]),
         "elpds": _contest_table(results["elpds"]),
+        "far": _contest_table(results["far"]),
         "passes": _table(
             ["work", "threads", "ms", "ratio", "extra memory"],
             [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from problems import n_models, read
 task, folder = sys.argv[1], Path(sys.argv[2])
 warnings.simplefilter("ignore")
 names = [str(k) for k in range(n_models(folder))]
+#: Before 1.0 it had to be told that these are of leave-one-out.
+KIND = {"kind": "loo"} if "kind" in signature(ELPDData).parameters else {}
 
 
 def weights_of(elpds: dict[str, ELPDData]) -> list[float]:
@@ -43,6 +46,16 @@ else:
         se = float(np.sqrt(n) * elpd[:, k].std())
         total = float(elpd[:, k].sum())
         given[name] = ELPDData(
-            "loo", total, se, 1.0, 4000, n, "log", False, 0.7, column, xr.zeros_like(column)
+            **KIND,
+            elpd=total,
+            se=se,
+            p=1.0,
+            n_samples=4000,
+            n_data_points=n,
+            scale="log",
+            warning=False,
+            good_k=0.7,
+            elpd_i=column,
+            pareto_k=xr.zeros_like(column),
         )
     report(lambda: weights_of(given))
