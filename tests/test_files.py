@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -322,6 +323,24 @@ def test_the_result_can_go_to_standard_output(fit, tmp_path):
 
 
 # A disk that is full
+
+
+def test_what_is_still_on_its_way_when_a_store_fails_is_removed_too(tmp_path):
+    def bring_back(folder):
+        time.sleep(0.05)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "0.0").write_bytes(b"late")
+
+    def fail(late):
+        with places.written_whole(tmp_path / "a.zarr") as unfinished:
+            unfinished.mkdir()
+            late.submit(bring_back, unfinished)
+            raise OSError("no room")
+
+    with ThreadPoolExecutor(1) as late, pytest.raises(OSError, match="no room"):
+        fail(late)
+    assert not any(tmp_path.iterdir())
+
 
 FULL = """
 import os, resource, signal, sys

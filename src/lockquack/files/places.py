@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ _CHUNK = re.compile(r"\d+(\.\d+)*")
 _STREAM = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")
 #: What systems say where nothing more can be written.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+#: Seconds after which a folder that could not be finished is removed, and looked for again.
+_STRAGGLING = (0.0, 0.02, 0.1, 0.3)
 #: Numbers of Linux: a path is relative to the current folder; two paths change places.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -244,7 +247,10 @@ def _reach_the_disk(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    if not path.is_dir():
         path.unlink(missing_ok=True)
+        return
+    # Where one chunk of a store failed, others are still on their way and bring the folder back.
+    for pause in _STRAGGLING:
+        time.sleep(pause)
+        shutil.rmtree(path, ignore_errors=True)
