@@ -26,6 +26,7 @@ def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
         "scores": options.scores,
         "scale": options.scale,
         "by": read_by(options),
+        "weights": options.weights,
         "random_seed": options.seed,
         "progressbar": progressbar(options),
     }

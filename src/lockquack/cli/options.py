@@ -14,6 +14,7 @@ from lockquack.cli.commands import near
 
 OPERATORS = ("linear", "locking", "superposition", "hybrid", "hoelder", "selection")
 RULES = ("hyvarinen", "log", "pairwise")
+WEIGHTS = ("simplex", "softmax")
 SCORES = ("loo", "in-sample", "held-out")
 TRANSFORMS = ("log", "log10", "sqrt", "logit", "exp")
 SCORE_TRANSFORMS = ("auto", "none", *TRANSFORMS)
@@ -106,6 +107,14 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     )
     add_scores(group)
     add_by(group)
+    group.add_argument(
+        "--weights",
+        type=choice("kind of weights", WEIGHTS),
+        default="simplex",
+        metavar="KIND",
+        help=f"how weights depend on --by: {', '.join(WEIGHTS)} (default: simplex, a convex "
+        "problem; softmax is hierarchical stacking, drawn from its posterior by NUTS)",
+    )
     group.add_argument(
         "--scale",
         type=numbers,

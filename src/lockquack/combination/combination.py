@@ -20,6 +20,7 @@ from lockquack.combination.shortcut import shortcut
 from lockquack.combination.varying import read_new
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, Curvature, expand_around
 from lockquack.jets import Array
 from lockquack.methods.fit import fit as fit_models
@@ -98,7 +99,8 @@ class Combination(Fitted):
     def weights_se(self) -> xr.DataArray:
         """Standard errors of the weights, by the Bayesian bootstrap over observations.
 
-        NaN for models that were left out, and where observations or draws are too few to tell.
+        Those of a softmax gate are standard deviations of its posterior. NaN for models that were
+        left out, and where observations or draws are too few to tell.
         """
         draws = self._parameter_draws
         if draws is None:
@@ -412,9 +414,9 @@ class Combination(Fitted):
     def _replicates(self) -> Array:
         """Bootstrap draws behind the table, (replicate, K); NaN where there are none."""
         K = len(self.names)
-        if not self._has_errors:
-            return np.full((2, K), np.nan)
         draws = self._parameter_draws
+        if draws is None and not self._has_errors:
+            return np.full((2, K), np.nan)
         if draws is not None:
             weights = np.stack([self.objective.mean_weights(each) for each in draws])
         else:
@@ -424,7 +426,12 @@ class Combination(Fitted):
 
     @cached_property
     def _parameter_draws(self) -> Array | None:
-        """Bootstrap draws of the parameters of weights that depend on covariates."""
+        """Draws of the parameters of weights that depend on covariates.
+
+        They are of the bootstrap, or of the posterior of a softmax gate.
+        """
+        if isinstance(self.fitter, GatedFitter):
+            return self.fitter.flat
         if self.design is None or not self._has_errors:
             return None
         rng = np.random.default_rng(self.random_seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.combination.combination import Combination
-from lockquack.combination.verbs import Models, Prior, Shrinkage, combine_by
+from lockquack.combination.verbs import Gate, Models, Prior, Shrinkage, combine_by
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.methods.fit import log_probabilities
@@ -25,10 +25,11 @@ def stack(
     scores: Kind = "loo",
     by: Any = None,
     shrinkage: Shrinkage = "auto",
+    weights: Gate = "simplex",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
-    r"""Combine models by mixing, with weights fitted by the log score: Bayesian stacking.
+    r"""Combine models by mixing, with weights fitted by the log score: Bayesian stacking [1]_.
 
     .. math::
 
@@ -49,6 +50,11 @@ def stack(
         default, so that weights can be exactly zero.
     scores, by, shrinkage, random_seed, progressbar
         As for :func:`lock`.
+    weights
+        ``"softmax"``, with ``by``, is hierarchical stacking [2]_: weights are a softmax of
+        functions of the covariates, whose effects have a normal prior of unknown spread, and are
+        drawn from their posterior. The combination has the posterior means of the weights, which
+        for a mixture are exactly the posterior predictive. Needs nutpie.
 
     Returns
     -------
@@ -71,11 +77,15 @@ def stack(
 
     References
     ----------
-    Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
-    distributions, Bayesian Analysis 13, arXiv:1704.02030.
+    .. [1] Yao, Vehtari, Simpson, Gelman (2018), Using stacking to average Bayesian predictive
+       distributions, Bayesian Analysis 13, arXiv:1704.02030.
+    .. [2] Yao, Pirš, Vehtari, Gelman (2021), Bayesian hierarchical stacking: some models are
+       (somewhere) useful, Bayesian Analysis 17, arXiv:2101.08954.
     """
     stacking = METHODS["stack"]
-    return combine_by(models, stacking, prior, scores, random_seed, progressbar, by, shrinkage)
+    return combine_by(
+        models, stacking, prior, scores, random_seed, progressbar, by, shrinkage, weights
+    )
 
 
 @own_arithmetic

@@ -12,6 +12,7 @@ import xarray as xr
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.limits import unseen
 from lockquack.fitting.resampling import Resampling
 from lockquack.fitting.uncertainty import weight_jacobian, with_draws_of_prior
@@ -73,6 +74,7 @@ def bootstrap(
     >>> dict(draws.sizes), draws.std("draw").round(2).values
     ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
     """
+    _require_resampling(self)
     first = as_generator(random_seed)
     found = draw_parameters(self, n, first, progressbar)
     if self.design is not None:
@@ -169,6 +171,7 @@ def posterior(
 
     Weights that depend on covariates have the calibration of constant weights, and λ counts as
     part of the score: it stays as it is, η times. Where λ is infinite, constant weights are drawn.
+    Weights by a softmax are drawn anew, from the posterior that their fit has drawn from.
 
     Parameters
     ----------
@@ -202,7 +205,10 @@ def posterior(
     (('chain', 'draw', 'model'), True, 0)
     """
     n, chains = as_count("n", n), as_count("chains", chains)
-    _require_optimum(self)
+    if not isinstance(self.fitter, GatedFitter):
+        _require_optimum(self)
+    elif prior is not None:
+        raise ParameterError("The prior of a softmax gate is that of its effects; drop prior=.")
     if self.design is not None:
         _require_room(n * chains, len(self.names) * self.observations.n)
     rng, eta = as_generator(random_seed), _learning_rate(self, learning_rate)
@@ -262,10 +268,24 @@ def _require_room(n: int, numbers: int) -> None:
 
 
 def _require_optimum(fit: Combination) -> None:
+    if isinstance(fit.fitter, GatedFitter):
+        raise UnsupportedError(
+            "Weights by a softmax are means of a posterior, not the optimum of a score. Use "
+            "fit.posterior(), or fit.weights_at() for intervals."
+        )
     if not fit.fitter.is_optimum:
         raise UnsupportedError(
             "These weights are not the optimum of a smooth score, around which it could be "
             "expanded. Use fit.bootstrap()."
+        )
+
+
+def _require_resampling(fit: Combination) -> None:
+    if isinstance(fit.fitter, GatedFitter):
+        raise UnsupportedError(
+            "Weights by a softmax are drawn from their posterior, which would take as long for "
+            "every resampling of the observations. Use fit.posterior(), or fit.weights_at() for "
+            "intervals; weights='simplex' has a bootstrap."
         )
 
 

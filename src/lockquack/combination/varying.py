@@ -9,6 +9,7 @@ import xarray as xr
 
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError, unknown_name
 from lockquack.fitting.basis import Basis
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array
 from lockquack.models.design import Design, Places
@@ -26,7 +27,8 @@ def weights_at(self: Combination, by: Any = None, *, prob: float = 0.9) -> xr.Da
     """Weights at values of the covariates, with intervals from the Bayesian bootstrap.
 
     The intervals are those of the weights for a given shrinkage: how much it should be is not
-    part of the uncertainty.
+    part of the uncertainty. Those of a softmax gate are of its posterior, in which it is; groups
+    that were not seen are then drawn from the population of groups.
 
     Parameters
     ----------
@@ -94,8 +96,8 @@ def require_design(fit: Combination) -> Design:
 
 def pool_at(fit: Combination, basis: Basis) -> Pool:
     """Return the pool at other observations, where the functions of covariates are known."""
-    objective = cast(VaryingFitter, fit.fitter).objective
-    return Pool(fit.operator, objective.parameters(fit.solution.x, basis), objective.K)
+    parameters = _varied(fit).parameters_at(fit.solution.x, basis)
+    return Pool(fit.operator, parameters, fit.objective.K)
 
 
 def read_new(fit: Combination, by: Any, observations: Observations | None = None) -> Basis:
@@ -116,9 +118,11 @@ def read_new(fit: Combination, by: Any, observations: Observations | None = None
 
 def what_varies(fit: Combination) -> str:
     """Say what the weights depend on, and whether the data ask for it."""
-    design, fitter = require_design(fit), cast(VaryingFitter, fit.fitter)
-    constant, choice = fitter.objective.is_constant, fitter.choice
+    design, fitter = require_design(fit), _varied(fit)
     says = f"Weights by {design.says}"
+    if isinstance(fitter, GatedFitter):
+        return f"{says}: {_what_gate(fitter)}"
+    constant, choice = fitter.objective.is_constant, fitter.choice
     if choice is None:
         return f"{says}: shrinkage {fitter.objective.shrinkage:.4g}, as given."
     if not choice.n_obs:
@@ -136,6 +140,22 @@ def what_varies(fit: Combination) -> str:
     )
 
 
+def _what_gate(fitter: GatedFitter) -> str:
+    """Say what a softmax gate is worth."""
+    worth = fitter.worth
+    if worth is None:
+        return "a softmax, drawn from its posterior."
+    doubt = f" (doubtful: Pareto k̂ is high at {worth.high_k} observations)" if worth.high_k else ""
+    return (
+        f"a softmax, drawn from its posterior. It is worth {worth.gain:+.1f} ± {worth.se:.1f} "
+        f"(total score) over constant weights, every observation left out of both{doubt}."
+    )
+
+
+def _varied(fit: Combination) -> VaryingFitter | GatedFitter:
+    return cast("VaryingFitter | GatedFitter", fit.fitter)
+
+
 def _tell_of_unseen(design: Design, by: Any) -> None:
     found = design.unseen(by)
     warn(*(UnseenGroups(name, labels) for name, labels in found.items()))
@@ -147,9 +167,8 @@ def _spread(fit: Combination, basis: Basis, prob: float) -> dict[str, Array]:
     shape = (len(fit.names), basis.share.shape[0])
     if draws is None:
         return {name: np.full(shape, np.nan) for name in ("weight_se", "low", "high")}
-    objective = cast(VaryingFitter, fit.fitter).objective
-    each = [fit.operator.weights(objective.parameters(x, basis), objective.K) for x in draws]
-    weights = np.stack(each)
+    there = _varied(fit).spread_draws(draws, basis)
+    weights = np.stack([fit.operator.weights(x, fit.objective.K) for x in there])
     low, high = np.quantile(weights, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
     return {"weight_se": weights.std(axis=0, ddof=1), "low": low, "high": high}
 

@@ -24,6 +24,7 @@ from lockquack.sources.reading import as_models
 Models = Mapping[str, Any]
 Prior = float | Sequence[float] | Mapping[str, float]
 Shrinkage = float | Literal["auto"]
+Gate = Literal["simplex", "softmax"]
 
 
 @own_arithmetic
@@ -31,7 +32,7 @@ def lock(
     models: Models,
     *,
     rule: Rule | str = "hyvarinen",
-    weights: Literal["simplex", "nonnegative"] = "simplex",
+    weights: Literal["simplex", "nonnegative", "softmax"] = "simplex",
     prior: Prior | None = None,
     scores: Kind = "loo",
     scale: ArrayLike | None = None,
@@ -67,7 +68,10 @@ def lock(
         The score: ``"hyvarinen"``, ``"log"`` (exact, with a normaliser for each observation;
         also for counts), or a rule such as ``Hyvarinen(transform="log")`` for positive outcomes.
     weights
-        ``"nonnegative"`` frees the sum of the weights; see :class:`Locking`.
+        ``"nonnegative"`` frees the sum of the weights; see :class:`Locking`. ``"softmax"``, with
+        ``by``, makes them a softmax of functions of the covariates under hierarchical priors, which
+        is sampled; the combination then has the posterior means of the weights. Needs nutpie:
+        ``pip install 'lockquack[nuts]'``.
     prior
         Concentration of the Dirichlet prior on the weights, at least 1: one number for all
         models, one for each in their order, or by name (dict, Series, DataArray). By default
@@ -115,8 +119,10 @@ def lock(
     Yao, Carvalho, Mesquita, McLatchie (2023), Locking and Quacking: Stacking Bayesian model
     predictions by log-pooling and superposition, arXiv:2305.07334.
     """
-    method = _method(Locking(weights), rule, scale)
-    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage)
+    free: Literal["simplex", "nonnegative"] = "simplex" if weights == "softmax" else weights
+    method = _method(Locking(free), rule, scale)
+    gate: Gate = "softmax" if weights == "softmax" else "simplex"
+    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage, gate)
 
 
 @own_arithmetic
@@ -130,6 +136,7 @@ def combine(
     scale: ArrayLike | None = None,
     by: Any = None,
     shrinkage: Shrinkage = "auto",
+    weights: Gate = "simplex",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
@@ -152,6 +159,8 @@ def combine(
         :func:`stack`, and 1.01 for all others.
     scores, scale, by, shrinkage, random_seed, progressbar
         As for :func:`lock`.
+    weights
+        ``"simplex"``, as the operator has it, or ``"softmax"`` as for :func:`lock`.
 
     Returns
     -------
@@ -172,7 +181,9 @@ def combine(
     lockquack.errors.UnknownNameError: Unknown operator 'loking'. Did you mean 'locking'? ...
     """
     method = _method(get_operator(operator), rule, scale)
-    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage)
+    return combine_by(
+        models, method, prior, scores, random_seed, progressbar, by, shrinkage, weights
+    )
 
 
 @own_arithmetic
@@ -186,6 +197,7 @@ def quack(
     scale: ArrayLike | None = None,
     by: Any = None,
     shrinkage: Shrinkage = "auto",
+    weights: Gate = "simplex",
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
@@ -209,6 +221,8 @@ def quack(
         None to fit the phases; or given angles, such as 0 for all.
     prior, scores, scale, by, shrinkage, random_seed, progressbar
         As for :func:`lock`.
+    weights
+        As for :func:`combine`.
 
     Returns
     -------
@@ -238,7 +252,9 @@ def quack(
         rule = "log" if _all_evaluable(models) else "hyvarinen"
         scale = None if rule == "log" else scale  # it belongs to the score that was not chosen
     method = _method(Superposition(phases), rule, scale)
-    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage)
+    return combine_by(
+        models, method, prior, scores, random_seed, progressbar, by, shrinkage, weights
+    )
 
 
 @own_arithmetic
@@ -284,6 +300,7 @@ def combine_by(
     progressbar: bool | None,
     by: Any = None,
     shrinkage: Shrinkage = "auto",
+    weights: Gate = "simplex",
 ) -> Combination:
     """Combine models, of whatever kind, by a method."""
     return Combination._of(
@@ -294,6 +311,7 @@ def combine_by(
             scores=scores,
             by=by,
             shrinkage=shrinkage,
+            weights=weights,
             random_seed=random_seed,
             progressbar=progressbar,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from lockquack.fitting.basis import Basis, Term
 from lockquack.fitting.densities import Densities, places_of
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import fitter_for, varying_fitter_for
+from lockquack.fitting.gate import GatedObjective
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.shrinkage import Choice
 from lockquack.fitting.varying import VaryingFitter
@@ -85,15 +87,17 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
 
 def _covariates(fit: Fitted) -> dict[str, Any] | None:
     """All that is known of covariates that the weights depend on, but the covariates themselves."""
-    if fit.design is None or not isinstance(fit.fitter, VaryingFitter):
+    if fit.design is None or not isinstance(fit.fitter, VaryingFitter | GatedFitter):
         return None
-    choice, basis = fit.fitter.choice, fit.fitter.objective.basis
-    return {
+    known = {
         "design": fit.design.describe(),
-        "terms": [[term.size, term.likeness] for term in basis.terms],
-        "shrinkage": fit.fitter.objective.shrinkage,
-        "choice": None if choice is None else vars(choice),
+        "terms": [[term.size, term.likeness] for term in fit.fitter.objective.basis.terms],
     }
+    if isinstance(fit.fitter, GatedFitter):
+        return {**known, "gate": fit.fitter.record}
+    choice = fit.fitter.choice
+    shrinkage = fit.fitter.objective.shrinkage
+    return {**known, "shrinkage": shrinkage, "choice": None if choice is None else vars(choice)}
 
 
 def _arrays(fit: Fitted) -> dict[str, Any]:
@@ -112,7 +116,10 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
         arrays["curv"] = (("model", _OBS, _PART), densities.jets.curv)
     if fit.observations.weights is not None:
         arrays["case_weights"] = (_OBS, fit.observations.weights)
-    if isinstance(fit.fitter, VaryingFitter):
+    if isinstance(fit.fitter, GatedFitter):
+        arrays["gates"] = ((f"{_OWN}chain", f"{_OWN}draw", f"{_OWN}gate"), fit.fitter.draws)
+        arrays["gate_start"] = (f"{_OWN}start", fit.fitter.start)
+    if isinstance(fit.fitter, VaryingFitter | GatedFitter):
         share = fit.fitter.objective.basis.share
         arrays["share"] = (_SHARE, share.data)
         arrays["share_function"] = (_SHARE, share.indices)
@@ -249,7 +256,7 @@ def _fitter(contents: Contents, objective: Objective) -> Fitter:
     options, known = contents.json("fitter_options"), contents.json("by")
     if known is not None:
         with making_sense_of("the attribute 'by'"):
-            return _varying_fitter(objective, known, contents, options["folds_seed"])
+            return _varying_fitter(objective, known, contents, options)
     method = METHODS.get(contents.text("label"))
     kind = (method and method.fitter) or fitter_for(objective.operator, objective.rule)
     with making_sense_of("the attribute 'fitter_options'"):
@@ -258,19 +265,25 @@ def _fitter(contents: Contents, objective: Objective) -> Fitter:
 
 
 def _varying_fitter(
-    objective: Objective, known: Mapping[str, Any], contents: Contents, seed: int | None
+    objective: Objective, known: Mapping[str, Any], contents: Contents, options: Mapping[str, Any]
 ) -> Fitter:
     """Rebuild the objective of weights that depend on covariates."""
     terms = tuple(Term(size, likeness) for size, likeness in known["terms"])
     shape = (objective.n_obs, sum(term.size for term in terms))
     parts = tuple(map(contents.array, ("share", "share_function", "share_start")))
     basis = Basis(sparse.csr_array(parts, shape=shape), terms)
+    if "gate" in known:
+        given = {each.name: getattr(objective, each.name) for each in fields(Objective)}
+        draws, start = contents.array("gates"), contents.array("gate_start")
+        return GatedFitter.from_record(
+            GatedObjective(**given, basis=basis), start, draws, known["gate"]
+        )
     varying = Varying(basis, known["shrinkage"])
     fitter = varying.pose(objective, varying_fitter_for(objective.operator, objective.rule))
     choice = known["choice"]
     if choice is not None:
         choice = Choice.from_record(choice)
-    return replace(fitter, folds_seed=seed, choice=choice)
+    return replace(fitter, folds_seed=options["folds_seed"], choice=choice)
 
 
 def _rule(contents: Contents) -> Rule:

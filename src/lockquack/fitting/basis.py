@@ -58,6 +58,8 @@ class Basis:
 
     share: sparse.csr_array  # (n, B): φ, rows sum to one
     terms: tuple[Term, ...]
+    #: Which observations have a group that is none of the functions, (n, terms); None: none has.
+    unseen: NDArray[np.bool_] | None = None
 
     @property
     def size(self) -> int:
@@ -75,7 +77,8 @@ class Basis:
 
     def at(self, chosen: NDArray[np.intp]) -> Basis:
         """Return the basis at some of the observations."""
-        return Basis(self.share[chosen], self.terms)
+        unseen = None if self.unseen is None else self.unseen[chosen]
+        return Basis(self.share[chosen], self.terms, unseen)
 
     def spread(self, v: Array) -> Array:
         """Weights at each observation, (K, n), of weights of the functions, (B, K)."""
@@ -195,9 +198,10 @@ def groups(labels: NDArray[np.intp], size: int) -> Basis:
     """
     n, known = len(labels), np.maximum(labels, 0)
     share = sparse.csr_array((np.ones(n), known, np.arange(n + 1)), shape=(n, size))
-    if (labels < 0).any():
-        share = _averaged(share, labels < 0)
-    return Basis(share, (Term(size, "exchangeable"),))
+    terms = (Term(size, "exchangeable"),)
+    if not (labels < 0).any():
+        return Basis(share, terms)
+    return Basis(_averaged(share, labels < 0), terms, (labels < 0)[:, None])
 
 
 def splines(x: Array, knots: Array, degree: int) -> Basis:
@@ -257,4 +261,7 @@ def _averaged(share: sparse.csr_array, rows: NDArray[np.bool_]) -> sparse.csr_ar
 def together(parts: Sequence[Basis]) -> Basis:
     """Average several partitions of unity into one."""
     share = sparse.csr_array(sparse.hstack([part.share for part in parts]) / len(parts))
-    return Basis(share, tuple(term for part in parts for term in part.terms))
+    none = np.zeros((share.shape[0], 1), dtype=np.bool_)
+    unseen = [none if part.unseen is None else part.unseen for part in parts]
+    terms = tuple(term for part in parts for term in part.terms)
+    return Basis(share, terms, np.concatenate(unseen, axis=1))

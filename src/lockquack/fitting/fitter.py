@@ -35,6 +35,8 @@ class Fitter(ABC):
     #: Most observations of which each can be left out in turn within seconds.
     most_deletions: ClassVar[int] = 200
 
+    #: What the intervals of its weights are from, in words.
+    intervals_from: ClassVar[str] = "the Bayesian bootstrap"
     #: Names of what it must be told besides the objective.
     wants: ClassVar[tuple[str, ...]] = ()
     #: Whether the weights are those of a formula, so that nothing is searched for.

@@ -11,7 +11,7 @@ the same at all observations.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -174,6 +174,14 @@ class VaryingFitter(Fitter):
     def constant(self) -> Fitter:
         """The fitter of constant weights."""
         return self.relative(self.objective.constant)
+
+    def parameters_at(self, x: Array, basis: Basis) -> Array:
+        """Return the operator's parameters at other observations, (P, n)."""
+        return self.objective.parameters(x, basis)
+
+    def spread_draws(self, draws: Array, basis: Basis | None = None) -> Iterator[Array]:
+        """Go through the operator's parameters, (P, n), at some observations."""
+        return (self.objective.parameters(x, basis) for x in draws)
 
     def with_shrinkage(self, shrinkage: float) -> Self:
         """Return the same with another λ."""

@@ -12,6 +12,7 @@ from lockquack.errors import EdgeError, ImproperError, UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.identifiability import collinear, duplicates
 from lockquack.fitting.influence import deciding, look_closely
 from lockquack.fitting.objective import Objective
@@ -30,7 +31,7 @@ from lockquack.prediction.tails import heaviest_tail
 from lockquack.remarks.base import Remark
 from lockquack.remarks.densities import Affected
 from lockquack.remarks.draws import HandfulOfDraws, HardlyAnyDraws, TooFewDraws
-from lockquack.remarks.solver import SeveralOptima, StoppedEarly
+from lockquack.remarks.solver import PosteriorDoubtful, SeveralOptima, StoppedEarly
 from lockquack.remarks.support import NormaliserUnchecked, SlowEdge
 from lockquack.remarks.weights import (
     FewDecide,
@@ -68,6 +69,7 @@ def examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
     objective, pool = fitter.objective, fitter.objective.pool(solution.x)
     scored = objective.all_scores(solution.x)
     remarks = [*examine_solution(solution), *examine_bounds(objective, solution.x)]
+    remarks += examine_draws(fitter)
     if objective.rule.needs_derivatives:
         remarks += examine_edges(sources, pool, objective.rule)
         remarks += examine_modes(objective)
@@ -99,6 +101,14 @@ def examine_solution(solution: Solution) -> list[Remark]:
         return [StoppedEarly(status, float(solution.relative_gap), float(solution.gap))]
     agreeing, tried = solution.starts or (1, 1)
     return [] if agreeing >= _AGREEING * tried else [SeveralOptima(int(agreeing), int(tried))]
+
+
+def examine_draws(fitter: Fitter) -> list[Remark]:
+    """Remark on chains behind the weights that are a reason for doubt."""
+    sampled = fitter.sampled if isinstance(fitter, GatedFitter) else None
+    if sampled is None or sampled.is_reliable:
+        return []
+    return [PosteriorDoubtful(**vars(sampled))]
 
 
 def examine_size(fitter: Fitter) -> list[Remark]:
@@ -164,7 +174,8 @@ def examine_modes(objective: Objective) -> list[Remark]:
 def examine_bounds(objective: Objective, x: Array) -> list[Remark]:
     """Remark on parameters that ended at a bound, where they mean little."""
     remarks: list[Remark] = []
-    for block, part in objective.space.parts(x):
+    for block, each in objective.space.parts(x):
+        part = each if each.ndim == 1 else each[:, 0]  # what has bounds is the same everywhere
         if block.at_bound(part):
             remarks.append(ParameterAtBound(block.name, float(part[0])))
         if block.at_cap(part):

@@ -23,7 +23,12 @@ from lockquack.models.design import Design, read_by
 from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations, agreed
 from lockquack.numeric import as_numeric
+from lockquack.registry import require_known
 from lockquack.remarks import warn
+
+#: How weights that depend on covariates are made: averages of weights that are on the simplex, or
+#: a softmax.
+SIMPLEX, SOFTMAX = "simplex", "softmax"
 
 
 def fit(
@@ -34,6 +39,7 @@ def fit(
     scores: Kind = "loo",
     by: Any = None,
     shrinkage: float | Literal["auto"] = "auto",
+    weights: str = SIMPLEX,
     random_seed: int = 0,
     progressbar: bool | None = None,
     quiet: bool = False,
@@ -49,7 +55,9 @@ def fit(
     concentration = read_concentration(method.concentration if prior is None else prior, names)
     method = replace(method, rule=suited_rule(method.rule, sources_of(models))).for_models(names)
     observations = agreed(model.observations for model in models.values())
-    design, method = vary(method, by, shrinkage, observations, random_seed)
+    if weights != SIMPLEX:
+        _require_gate(weights, by, shrinkage, prior)
+    design, method = vary(method, by, shrinkage, observations, random_seed, weights)
     gathered = gather(models, method.operator, method.rule, scores, progressbar)
     solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
     unit = unit_of(method.rule, observations)
@@ -79,6 +87,7 @@ def vary(
     shrinkage: float | Literal["auto"],
     observations: Observations,
     random_seed: int,
+    weights: str = SIMPLEX,
 ) -> tuple[Design | None, Method]:
     """Let the weights of a method depend on covariates of the observations, if there are any."""
     if by is None:
@@ -86,9 +95,30 @@ def vary(
             raise ParameterError("shrinkage is for weights that depend on covariates; give by=.")
         return None, method
     design, basis = read_by(by, observations)
-    varied = method.varied(Varying(basis, read_shrinkage(shrinkage), random_seed), design.names)
+    varying = Varying(basis, read_shrinkage(shrinkage), random_seed, weights == SOFTMAX)
+    varied = method.varied(varying, design.names)
     _ = varied.kind  # refused before any work is done
     return design, varied
+
+
+def _require_gate(weights: Any, by: Any, shrinkage: Any, prior: Any) -> None:
+    """Refuse what does not go with weights by a softmax."""
+    require_known("kind of weights", weights, (SIMPLEX, SOFTMAX))
+    if by is None:
+        raise ParameterError(
+            "weights='softmax' is for weights that depend on covariates; give by=. The posterior "
+            "of constant weights is fit.posterior()."
+        )
+    if read_shrinkage(shrinkage) is not None:
+        raise ParameterError(
+            "weights='softmax' finds out by itself how much weights differ, under its prior; "
+            "leave shrinkage out."
+        )
+    if prior is not None:
+        raise ParameterError(
+            "weights='softmax' has the hierarchical prior of its effects in place of a Dirichlet "
+            "prior; leave prior out."
+        )
 
 
 def read_shrinkage(shrinkage: Any) -> float | None:

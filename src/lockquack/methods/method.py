@@ -23,6 +23,7 @@ from lockquack.fitting.formulas import (
     PseudoBMA,
     PseudoBMAPlus,
 )
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.varying import VaryingFitter, VaryingObjective
 from lockquack.jets import Array
@@ -41,8 +42,10 @@ class Varying:
     basis: Basis
     #: λ; None: chosen by cross-validation.
     shrinkage: float | None = None
-    #: Of the folds.
+    #: Of the folds, or of the draws of a gate.
     random_seed: int = 0
+    #: Whether weights are a softmax, and drawn from their posterior.
+    is_gate: bool = False
 
     def pose(self, objective: Objective, kind: type[VaryingFitter]) -> VaryingFitter:
         """Set up what is to be minimised, and how."""
@@ -88,7 +91,15 @@ class Method:
             raise UnsupportedError(
                 f"Weights by {self.label} cannot depend on covariates; use another method with by=."
             )
-        return varying_fitter_for(self.operator, self.rule)
+        found = varying_fitter_for(self.operator, self.rule)
+        if not self.varying.is_gate:
+            return found
+        if not self.operator.on_simplex:
+            raise UnsupportedError(
+                f"A softmax gives weights that sum to one, and those of {self.operator!r} need "
+                "not. Leave weights='softmax' out, or use an operator on the simplex."
+            )
+        return GatedFitter
 
     def for_models(self, names: tuple[str, ...]) -> Method:
         """Return the method with its operator made for these models and its rule."""
@@ -106,7 +117,8 @@ class Method:
 
     def varied(self, varying: Varying, names: Sequence[str]) -> Method:
         """Return the method with weights that depend on covariates of these names."""
-        label = f"{self.label} ~ {' + '.join(names)}"
+        listed = " + ".join(names)
+        label = f"{self.label} ~ {f'softmax({listed})' if varying.is_gate else listed}"
         return replace(self, varying=varying, label=label, complexity=_VARYING)
 
 

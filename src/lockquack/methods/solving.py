@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
 from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.limits import (
     SMALL,
     best_alone,
@@ -27,7 +29,7 @@ from lockquack.fitting.limits import (
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
-from lockquack.methods.method import Method
+from lockquack.methods.method import Method, Varying
 from lockquack.models.source import Source
 from lockquack.operators.base import Places
 from lockquack.operators.pool import Pool
@@ -63,6 +65,8 @@ def solve(
     loo: bool,
 ) -> Solved:
     """Find the parameters of a method that is made for these models."""
+    if method.varying is not None and method.varying.is_gate:
+        return _sample(models, method, gathered, concentration, loo=loo)
     fitter = method.pose(gathered, concentration)
     if not needs_no_normaliser(fitter.objective):
         return _resolve(models, method, gathered, concentration, loo=loo)
@@ -83,6 +87,12 @@ def _resolve(
 ) -> Solved:
     """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
     fitter = method.pose(gathered, concentration).settled()
+    return _refine(models, fitter, gathered, loo=loo)
+
+
+def _refine(
+    models: Mapping[str, Source], fitter: Fitter, gathered: Gathered, *, loo: bool
+) -> Solved:
     solution = fitter.solve()
     for _ in range(_REFINEMENTS if gathered.node_groups else 0):
         pool = fitter.objective.pool(solution.x)
@@ -90,9 +100,31 @@ def _resolve(
         if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
             break
         gathered = gathered.with_nodes(node_groups)
-        fitter = fitter.on(gathered.densities)
+        fitter = fitter.on(gathered.densities).settled()
         solution = fitter.solve()
     return Solved(fitter, solution, gathered)
+
+
+def _sample(
+    models: Mapping[str, Source],
+    method: Method,
+    gathered: Gathered,
+    concentration: Array,
+    *,
+    loo: bool,
+) -> Solved:
+    """Draw the weights of a softmax gate, beside constant weights that can be believed."""
+    varying = cast(Varying, method.varying)
+    constant = solve(models, replace(method, varying=None), gathered, concentration, loo=loo)
+    found = GatedFitter.beside(
+        constant.fitter, constant.solution, varying.basis, varying.random_seed
+    ).settled()
+    solved = Solved(found, found.solve(), constant.gathered)
+    if not needs_no_normaliser(found.objective):
+        solved = _refine(models, found, constant.gathered, loo=loo)
+    relative = constant.fitter.on(solved.gathered.densities)
+    gated = cast(GatedFitter, solved.fitter).weighed(relative)
+    return replace(solved, fitter=gated, remarks=constant.remarks)
 
 
 def _solve_believably(

@@ -147,7 +147,8 @@ def weights(fit: Combination) -> str:
         lambda axes: fit.plot_weights(ax=axes[0]),
         0.7 + (0.38 if "phases" in fit.parameters else 0.26) * len(fit.names),
     )
-    caption = "Weights, with intervals of 45 % (thick) and 90 % from the Bayesian bootstrap."
+    origin = fit.fitter.intervals_from
+    caption = f"Weights, with intervals of 45 % (thick) and 90 % from {origin}."
     return section(
         "Weights",
         paragraph(
@@ -165,7 +166,8 @@ def _varying_weights(fit: Combination) -> list[str]:
         return []
     parts = [paragraph(fit.what_varies)]
     for place, name in enumerate(fit.design.names):
-        caption = f"Weights by {name}, with intervals of 90 % from the Bayesian bootstrap."
+        origin = fit.fitter.intervals_from
+        caption = f"Weights by {name}, with intervals of 90 % from {origin}."
         drawn = draw_inline(f"weights-by-{place}", _drawing(fit, name), 2.8)
         parts.append(figure(drawn, caption))
     return parts

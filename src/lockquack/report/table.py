@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lockquack.draws.blocks import Kind
+from lockquack.fitting.gated import GatedFitter
 from lockquack.methods.gather import unit_of
 from lockquack.plots.style import shortened
 from lockquack.remarks import Remark
@@ -63,6 +64,8 @@ def header(fit: Combination) -> list[str]:
 def what_was_fitted(fit: Combination) -> str:
     """Name the operator, and how its weights were found."""
     way = f"weights by {fit.label};" if fit.fitter.is_formula else "fitted by"
+    if isinstance(fit.fitter, GatedFitter):
+        way = "posterior mean weights by"
     return f"{fit.operator.title}, {way} {score_name(fit)}"
 
 
@@ -75,7 +78,9 @@ def settings(fit: Combination) -> dict[str, str]:
         found["case weights"] = f"sum {fit.observations.weights.sum():.6g}"
     if fit.fitter.is_formula:
         return found
-    if fit.fitter.is_optimum:
+    if isinstance(fit.fitter, GatedFitter):
+        found["prior"] = "hierarchical"
+    elif fit.fitter.is_optimum:
         concentration = np.unique(fit.objective.concentration)
         prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
         found["prior"] = f"Dirichlet({prior})"

@@ -38,6 +38,8 @@ class Rule(ABC):
     needs_derivatives: ClassVar[bool] = False
     #: Whether it needs the value of the density itself.
     needs_density: ClassVar[bool] = False
+    #: Whether its total is a log likelihood, so that Bayes' rule takes it as it is.
+    is_log_likelihood: ClassVar[bool] = False
     #: Whether it is for discrete outcomes only.
     is_for_discrete: ClassVar[bool] = False
 

@@ -45,6 +45,7 @@ class LogScore(Rule):
     short = "log"
     wishes = (INTEGRAL,)
     needs_density = True
+    is_log_likelihood = True
 
     @override
     def score(self, pooled: Pooled) -> Array:
