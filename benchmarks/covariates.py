@@ -2,7 +2,9 @@
 
 ``python benchmarks/covariates.py time`` fits many groups and many observations, from densities that
 are given. ``python benchmarks/covariates.py worth`` simulates data sets in which constant weights
-are right, and some in which they are not. Both print a table.
+are right, and some in which they are not. ``python benchmarks/covariates.py softmax`` fits the same
+log densities by convex weights, by a softmax drawn from its posterior, and by a program of the
+same in NumPyro, where that is installed. All print a table, of processor seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from scipy.stats import norm
 
 import lockquack as lq
 from lockquack.fitting.densities import Densities
+from lockquack.fitting.gated import GatedFitter
 from lockquack.jets import Array, Jet
 from lockquack.methods.gather import Gathered
 from lockquack.methods.method import METHODS, Varying
@@ -128,5 +131,64 @@ def score(method: str, weights: Array, y: Array, mu: Array, sigma: Array) -> Arr
     return np.asarray(norm.logpdf(y, mean, precision**-0.5))
 
 
+def softmaxes() -> None:
+    """Time weights by three splines and by ten groups, convex and drawn."""
+    rng, n = np.random.default_rng(0), 400
+    x, group = rng.uniform(size=n), rng.integers(10, size=n)
+    y = np.where(x < 0.5, -1.0, 1.0) + rng.normal(size=10)[group] + rng.normal(size=n)
+    jets = normal_jets(y, np.array([[-1.0], [1.0], [0.0]]) + 0 * y, np.array([[1.0], [1.0], [2.0]]))
+    gathered, flat = Gathered(Densities(jets), ()), np.ones(3)
+    for label, by in (("3 splines", lq.Spline(x, df=3)), ("10 groups", lq.Groups(group))):
+        _, basis = read_by(by, as_observations(y))
+        took = {}
+        for name, shrinkage in (("convex, λ given", 1.0), ("convex, λ chosen", None)):
+            fitter = METHODS["stack"].varied(Varying(basis, shrinkage), ["x"]).pose(gathered, flat)
+            took[name] = seconds(lambda fitter=fitter: fitter.settled().solve())
+        constant = METHODS["stack"].pose(gathered, flat)
+        gate = GatedFitter.beside(constant, constant.solve(), basis, 0)
+        took["softmax"] = seconds(lambda gate=gate: gate.settled().solve())
+        took["NumPyro"] = seconds(
+            lambda basis=basis: by_numpyro(jets.logp.T, basis.share.toarray())
+        )
+        for name, time_taken in took.items():
+            ratio = time_taken / took["convex, λ chosen"]
+            print(f"{label:<12}{name:<18}{time_taken:8.3f} s   {ratio:8.1f} × convex, λ chosen")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Processor seconds that something takes; NaN where it cannot be done."""
+    start = time.process_time()
+    try:
+        work()
+    except ImportError:
+        return float("nan")
+    return time.process_time() - start
+
+
+def by_numpyro(logp: Array, functions: Array) -> None:
+    """Draw from the published model, as many draws as the softmax has."""
+    import jax
+    import numpyro
+    import numpyro.distributions as dist
+    from jax import numpy as jnp
+
+    def model() -> None:
+        unit, heads = dist.Normal(0, 1), logp.shape[1] - 1
+        mu = numpyro.sample("mu", unit.expand([heads]))
+        sigma = numpyro.sample("sigma", dist.HalfNormal(1).expand([heads]))
+        effects = numpyro.sample("unit", unit.expand([functions.shape[1], heads]))
+        predictor = mu + functions @ (sigma * effects)
+        whole = jnp.concatenate([predictor, jnp.zeros((len(logp), 1))], axis=1)
+        log_weights = jax.nn.log_softmax(whole, axis=1)
+        numpyro.factor("score", jax.nn.logsumexp(logp + log_weights, axis=1).sum())
+
+    kernel = numpyro.infer.NUTS(model, target_accept_prob=0.9)
+    sampler = numpyro.infer.MCMC(
+        kernel, num_warmup=400, num_samples=300, num_chains=4, progress_bar=False,
+        chain_method="sequential",
+    )  # fmt: skip
+    sampler.run(jax.random.PRNGKey(0))
+
+
 if __name__ == "__main__":
-    {"time": times, "worth": worth}[sys.argv[1]]()
+    {"time": times, "worth": worth, "softmax": softmaxes}[sys.argv[1]]()

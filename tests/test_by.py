@@ -310,6 +310,20 @@ def test_predictions_at_new_covariates(x):
         lq.stack(models).predict(x=new, by=new[:, 0])
 
 
+def test_covariates_tell_how_many_new_observations_there_are(models, x):
+    """Models without data of their own say nothing of it."""
+    fit = lq.stack(models, by=pd.Series(x, name="x"), shrinkage=0.5)
+    at = np.array([-1.0, 0.0, 1.0, 1.5])
+    weights = fit.weights_at(at)["weight"].values
+    means = [each.predict(y=np.zeros(4)).mean().values for each in map(lq.equal, _alone(models))]
+    found = fit.predict(by=at).mean().values
+    np.testing.assert_allclose(found, np.einsum("ki,ki->i", weights, np.stack(means)), atol=1e-6)
+
+
+def _alone(models):
+    return [{name: model} for name, model in models.items()]
+
+
 def test_compare_has_both(models, x):
     table = lq.compare(models, ["stack", "lock", "equal"], by=pd.Series(x, name="x"), cv=5)
     assert {"stack", "lock", "equal", "stack ~ x", "lock ~ x"} <= set(table.index)

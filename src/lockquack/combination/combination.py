@@ -203,7 +203,8 @@ class Combination(Fitted):
         own = self._require_models()
         used = {name: own[name] for name, use in zip(self.names, keep, strict=True) if use}
         if models is None:
-            moved = move_models(used, y, data, own, self.observations)
+            number = pool.x.shape[1] if pool.varies else None
+            moved = move_models(used, y, data, own, self.observations, number)
         else:
             moved = require_new_models(models, used, self.names)
         if self.design is not None:

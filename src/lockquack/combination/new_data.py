@@ -22,14 +22,16 @@ def move_models(
     data: Mapping[str, Any],
     models: Mapping[str, Model],
     observations: Observations,
+    number: int | None = None,
 ) -> dict[str, Model]:
     """Take models to other observations: their outcomes, if known, and data about them.
 
     Only models that are used are moved. Data go to those that have them by that name; what none
-    of all ``models`` has is an error.
+    of all ``models`` has is an error. Where the data leave open how many observations there are,
+    ``number`` says so.
     """
     own = _own(models, data)
-    outcomes = _placeholder_outcomes(used, own, observations) if y is None else y
+    outcomes = _placeholder_outcomes(used, own, observations, number) if y is None else y
     moved = {}
     for name, model in used.items():
         try:
@@ -59,7 +61,10 @@ def require_new_models(
 
 
 def _placeholder_outcomes(
-    models: Mapping[str, Model], own: Mapping[str, Mapping[str, Any]], observations: Observations
+    models: Mapping[str, Model],
+    own: Mapping[str, Mapping[str, Any]],
+    observations: Observations,
+    number: int | None,
 ) -> Array:
     """Take observed outcomes for those of new observations, which are not known."""
     sizes: dict[str, set[int]] = {}
@@ -70,9 +75,10 @@ def _placeholder_outcomes(
                 "new data."
             )
         sizes[name] = model.source.numbers_of_rows(own[name])
-    number = _one_number(sizes, own)
+    is_possible = all(number in each for each in sizes.values() if each)
+    count = number if number is not None and is_possible else _one_number(sizes, own)
     values = observations.values
-    chosen = values[np.arange(number) % len(values)]
+    chosen = values[np.arange(count) % len(values)]
     return chosen if observations.component_dim is not None else chosen[:, 0]
 
 
