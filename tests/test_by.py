@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from scipy import sparse
 from scipy.interpolate import BSpline
+from scipy.stats import norm
 
 import lockquack as lq
 from lockquack.errors import (
@@ -139,6 +140,50 @@ def by_clarabel(Q, c):
     P = sparse.csc_matrix(np.triu(2 * Q))
     found = clarabel.DefaultSolver(P, 2 * c.ravel(), A, b, cones, settings).solve()
     return np.array(found.x).reshape(B, K)
+
+
+@pytest.mark.parametrize("shrinkage", [0.3, 5.0])
+def test_an_independent_solver_agrees_on_stacking(rng, shrinkage):
+    """Twenty splines and ten models, mixed by the log score: exponential cones."""
+    n, K, B = 150, 10, 20
+    x, y = rng.uniform(size=n), rng.normal(size=n)
+    mu, sigma = rng.normal(size=(K, n)), rng.uniform(0.8, 2.0, size=K)
+    models = {
+        f"m{k}": lq.from_family("normal", y=y, mu=mu[k][None, None], sigma=sigma[k])
+        for k in range(K)
+    }
+    fit = lq.stack(
+        models, by=lq.Spline(x, df=B, name="x"), shrinkage=shrinkage, scores="held-out"
+    )
+    (term,) = fit.design.terms
+    share = BSpline.design_matrix(x, np.array(term.knots), term.degree).toarray()
+    p = norm.pdf(y, mu, sigma[:, None])
+    expected = share @ stacked_by_clarabel(share, p / p.max(axis=0), shrinkage)
+    np.testing.assert_allclose(fit.weights.values.T, expected, atol=1e-7)
+
+
+def stacked_by_clarabel(share, p, shrinkage):
+    """Maximise Σ t_i minus the shrinkage, with (t_i, 1, Σ_bk φ_ib v_bk p_ik) in exponential cones."""
+    (n, B), K = share.shape, len(p)
+    steps = np.diff(np.eye(B), axis=0)
+    pull = np.kron(2 * shrinkage * steps.T @ steps, np.eye(K))
+    mixed = np.einsum("ib,ki->ibk", share, p).reshape(n, B * K)
+    sums = np.hstack([np.kron(np.eye(B), np.ones((1, K))), np.zeros((B, n))])
+    signs = np.hstack([-np.eye(B * K), np.zeros((B * K, n))])
+    cones = np.zeros((n, 3, B * K + n))
+    cones[np.arange(n), 0, B * K + np.arange(n)] = -1.0
+    cones[:, 2, : B * K] = -mixed
+    A = sparse.csc_matrix(np.vstack([sums, signs, cones.reshape(3 * n, -1)]))
+    b = np.concatenate([np.ones(B), np.zeros(B * K), np.tile([0.0, 1.0, 0.0], n)])
+    P = sparse.csc_matrix(np.triu(sparse.block_diag([pull, np.zeros((n, n))]).toarray()))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-13
+    kinds = [clarabel.ZeroConeT(B), clarabel.NonnegativeConeT(B * K)]
+    kinds += [clarabel.ExponentialConeT()] * n
+    aim = np.concatenate([np.zeros(B * K), -np.ones(n)])
+    found = clarabel.DefaultSolver(P, aim, A, b, kinds, settings).solve()
+    return np.array(found.x)[: B * K].reshape(B, K)
 
 
 def test_cross_validation_finds_what_there_is_and_no_more(models, x):
