@@ -29,7 +29,8 @@ def leave_future_out(
     n
         Number of observations, in the order of time.
     first
-        How many there are before the first that is predicted.
+        How many there are before the first that is predicted. With 0, that one is predicted from
+        nothing: its fit must be the prior's prediction.
     ahead
         How far ahead a fit predicts at most.
     step
@@ -58,11 +59,11 @@ def leave_future_out(
     [0 1 2] [3 4]
     [0 1 2 3 4] [5 6]
     """
-    n, first = as_count("n", n), as_count("first", first)
+    n, first = as_count("n", n), as_count("first", first, least=0)
     ahead, step = as_count("ahead", ahead), as_count("step", step)
-    if not (0 < first < n and 0 < step <= ahead and first + ahead <= n):
+    if not (first < n and step <= ahead and first + ahead <= n):
         raise ParameterError(
-            "leave_future_out needs 0 < first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
+            "leave_future_out needs 0 ≤ first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
             f"n={n}, first={first}, ahead={ahead}, step={step}."
         )
     positions = np.arange(n)
@@ -93,6 +94,14 @@ def read_splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
     if groups.max() == 0:
         raise ParameterError("All labels in folds are the same, so that nothing is left to fit to.")
     return complements(n, [np.flatnonzero(groups == g) for g in range(groups.max() + 1)])
+
+
+def are_one_step_ahead(splits: Sequence[Split]) -> bool:
+    """Whether each observation is predicted alone, from all before it and from no others."""
+    return all(
+        len(test) == 1 and np.array_equal(np.sort(train), np.arange(test[0]))
+        for train, test in splits
+    )
 
 
 def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
@@ -133,12 +142,13 @@ def _checked(pair: Any, n: int) -> Split:
     """Read a pair of positions; refuse observations that are fitted to and predicted."""
     train, test = (np.asarray(each) for each in pair)
     for each in (train, test):
-        if each.dtype.kind not in "iu" or each.ndim != 1 or not each.size:
+        # An array of no positions, not a list of nothing, is meant: the prior's prediction.
+        if each.dtype.kind not in "iu" or each.ndim != 1 or (each is test and not each.size):
             raise ParameterError(
                 "A fold must be a pair of arrays of positions, whole numbers, that it is fitted to "
                 f"and that it predicts; got {each.dtype} of the shape {each.shape}."
             )
-        if each.min() < 0 or each.max() >= n:
+        if each.size and (each.min() < 0 or each.max() >= n):
             raise ParameterError(
                 f"Positions in folds must be from 0 to {n - 1}; got {each.min()} to {each.max()}."
             )
