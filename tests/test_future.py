@@ -150,6 +150,13 @@ def test_an_interruption_costs_no_fit_twice(tmp_path):
         lq.cross_validate(interrupted([]), folder=tmp_path / "fits", **options | {"reuse": False})
 
 
+def test_weights_of_draws_are_not_lost(reused, tmp_path):
+    with pytest.raises(UnsupportedError, match="cannot be written"):
+        reused[0].save(tmp_path / "model.nc")
+    with pytest.raises(UnsupportedError, match="cannot be split into chains"):
+        lq.split_chains(reused[0])
+
+
 def test_what_is_refused():
     def closed(train, test):
         return lq.from_family("normal", y=Y[test], mu=[[0.0]], sigma=1.0)

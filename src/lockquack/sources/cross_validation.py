@@ -63,9 +63,11 @@ def cross_validate(
     folds
         A number of folds of nearly equal sizes, dealt at random; or labels, one for each
         observation, of which each group is left out in turn; or pairs ``(train, test)`` of
-        positions, such as those of :func:`leave_future_out` or of scikit-learn's splitters.
+        positions, such as those of :func:`leave_future_out`; or a splitter of scikit-learn, or
+        what its ``split`` returns.
     stratify
-        Classes, one for each observation, of which every fold gets its share; only with a number
+        Classes, one for each observation, of which every fold gets its share; or numbers, such as
+        the outcomes themselves, so that every fold gets small and large ones. Only with a number
         of folds.
     reuse
         Whether a fit predicts later folds too, by weighted draws, so that most fits need not be

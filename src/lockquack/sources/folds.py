@@ -6,7 +6,7 @@ order of the data, these are the held-out predictions of one model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import ObservationMismatchError, ParameterError, ShapeError, naming
+from lockquack.errors import (
+    ObservationMismatchError,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+    naming,
+)
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
@@ -202,6 +208,24 @@ class FoldedSource(Source):
         ]
         return _joined(parts, axis=1)
 
+    @override
+    def one_chain(self, chain: int) -> Source | None:
+        self._require_equal_weights("be split into chains; split each fit first")
+        return None
+
+    @override
+    def dask_draws(self, dtype: str | None = None) -> Mapping[str, Any] | None:
+        self._require_equal_weights("be written; keep its fits in a folder")
+        return None
+
+    @override
+    def with_data(self, y: Any, /, **data: Any) -> Source:
+        raise UnsupportedError(
+            f"{self.likelihood.description} is made of {len(self.sources)} fits to parts of the "
+            "data, none of which is the one for new data. Fit the model to all data and give what "
+            "predicts the new ones: fit.predict(models={name: new_model, ...})."
+        )
+
     @property
     @override
     def fixed_weights(self) -> FixedWeights | None:
@@ -272,6 +296,13 @@ class FoldedSource(Source):
             for at, weights in parts
         ]
         return _joined(known, axis=2), k_hat
+
+    def _require_equal_weights(self, what: str) -> None:
+        if any(source.fixed_weights is not None for source in self.sources):
+            raise UnsupportedError(
+                f"{self.likelihood.description} has draws with weights of their own at some "
+                f"observations, so it cannot {what}."
+            )
 
     def _saw(self, k: int) -> bool:
         """Whether a source was fitted to what it predicts."""
