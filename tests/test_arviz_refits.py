@@ -110,9 +110,7 @@ def test_k_fold(whole, wrapper):
 def test_reloo(whole, wrapper):
     before = quietly(arviz_stats.loo, whole, pointwise=True, reff=1.0)
     limit = float(np.sort(before.pareto_k.values.ravel())[-2:].mean())
-    theirs = quietly(
-        arviz_stats.reloo, wrapper, loo_orig=before, k_threshold=limit, pointwise=True
-    )
+    theirs = quietly(arviz_stats.reloo, wrapper, loo_orig=before, k_threshold=limit, pointwise=True)
     ours = lq.refit(fit(TIME, TIME), fit, limit=limit)
     model = lq.from_elpd(theirs)
     assert model.loo().how.tolist() == ours.loo().how.tolist() == ["PSIS"] * 29 + ["refit"]
