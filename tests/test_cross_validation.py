@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import lockquack as lq
-from lockquack.errors import LockquackError, ParameterError, ShapeError
+from lockquack.errors import LockquackError, ParameterError, ShapeError, UnsupportedError
 from tests.helpers import lock
 
 N = 24
@@ -220,11 +220,9 @@ def test_fits_that_are_not_of_one_model(y):
         lq.from_folds([])
 
 
-@pytest.mark.parametrize("bad", [{"first": 0}, {"first": N}, {"first": 3, "ahead": 0}])
+@pytest.mark.parametrize("bad", [{"first": -1}, {"first": N}, {"first": 3, "ahead": 0}])
 def test_series_without_a_future(bad):
-    with pytest.raises(
-        ParameterError, match="leave_future_out needs|must be a whole number from 1"
-    ):
+    with pytest.raises(ParameterError, match="leave_future_out needs|must be a whole number from"):
         lq.leave_future_out(N, **bad)
 
 
@@ -242,3 +240,44 @@ def test_the_splits_of_scikit_learn_are_folds(rng):
         lq.cross_validate(fit, n=12, folds=splitter.split(y[:, None], **given))
         expected = [test for _, test in splitter.split(y[:, None], **given)]
         assert all(map(np.array_equal, left_out, expected))
+
+
+def test_numbers_are_dealt_so_that_every_fold_has_small_and_large_ones(y):
+    calls = []
+    lq.cross_validate(exact(y, calls=calls), n=N, folds=4, stratify=y)
+    # Of every four neighbours in size, each fold has one.
+    fours = np.argsort(np.argsort(y)) // 4
+    assert all(sorted(fours[test]) == list(range(6)) for _, test in calls)
+
+
+def test_splitters_and_masks(y):
+    from sklearn.model_selection import GroupKFold, TimeSeriesSplit
+
+    calls = []
+    lq.cross_validate(exact(y, calls=calls), n=N, folds=TimeSeriesSplit(3))
+    assert [test.tolist() for _, test in calls] == [
+        list(range(6 * k, 6 * k + 6)) for k in (1, 2, 3)
+    ]
+    with pytest.raises(ParameterError, match=r"GroupKFold cannot split .* folds=splitter\.split"):
+        lq.cross_validate(exact(y), n=N, folds=GroupKFold(3))
+    calls.clear()
+    late = np.arange(N) >= 20
+    lq.cross_validate(exact(y, calls=calls), n=N, folds=[(~late, late)])
+    assert [test.tolist() for _, test in calls] == [[20, 21, 22, 23]]
+
+
+def test_held_out_predictions_stay_so_in_files(y, tmp_path):
+    pytest.importorskip("h5netcdf")
+    model = lq.cross_validate(drawn(y, 50), n=N, folds=4)
+    for name in ("model.nc", "model.zarr"):
+        model.save(tmp_path / name)
+        read = lq.from_datatree(tmp_path / name, lazy=False)
+        np.testing.assert_allclose(read.loo().logp, model.loo().logp, rtol=1e-12)
+        assert set(read.loo().how) == {"held out"}
+        assert lq.equal({"read": read}).scores == "held-out"
+
+
+def test_which_fit_should_predict_new_data(y):
+    fit = lq.equal({"a": lq.cross_validate(drawn(y, 50), n=N, folds=4)})
+    with pytest.raises(UnsupportedError, match="made of 4 fits to parts of the data"):
+        fit.predict([0.0], x=[[1.0]])

@@ -83,3 +83,91 @@ def test_what_is_refused():
         lq.leave_group_out(WHOLE, np.zeros(24))
     with pytest.raises(UnsupportedError, match="folds=groups"):
         lq.leave_group_out(lq.from_folds([(np.arange(24), WHOLE)]), GROUP)
+
+
+def test_joint_h_of_groups_by_cross_validation():
+    """The same identity in the library's own numbers: groups are vectors, left out one by one.
+
+    By H the two cannot be told apart, while their log scores differ.
+    """
+    groups = np.stack([np.flatnonzero(g == GROUP) for g in range(8)])
+    vectors = Y[groups]  # (group, member)
+
+    def predict(n_left, mean, variance, y):
+        covariance = np.eye(n_left) + variance
+        return lq.from_family(
+            "mv_normal", y=y, mu=np.full((1, 1, 1, n_left), mean), cov=covariance[None, None]
+        )
+
+    def by_group(train, test):
+        return predict(3, *posterior(vectors[train].ravel()), vectors[test])
+
+    def by_observation(train, test):
+        mean, variance = posterior(Y[train])
+        return lq.from_family("normal", y=Y[test], mu=[[mean]], sigma=[[np.sqrt(1 + variance)]])
+
+    joint = lq.cross_validate(by_group, n=8, folds=8)
+    single = lq.cross_validate(by_observation, n=24, folds=24)
+    h, logp = [], []
+    for model in (joint, single):
+        jet = model.collapse("loo").jet
+        h.append(float(np.sum(2 * jet.curv + jet.grad**2)))
+        logp.append(float(jet.logp.sum()))
+    assert h[0] == pytest.approx(h[1], abs=1e-10)
+    assert abs(logp[0] - logp[1]) > 0.1
+
+
+# A panel: observations of a group share an effect that is drawn with it.
+
+MEMBERS, GROUPS, TAU = 4, 7, 0.8
+UNIT = np.repeat(np.arange(GROUPS), MEMBERS)
+PANEL = np.random.default_rng(6).normal(1.0, TAU, size=GROUPS)[UNIT] + np.random.default_rng(
+    7
+).normal(size=GROUPS * MEMBERS)
+
+
+def panel_posterior(train):
+    """Mean and covariance of (μ, u_1, …, u_G) given some rows; μ ~ N(0, 10), u ~ N(0, τ²)."""
+    X = np.column_stack([np.ones(UNIT.size), UNIT[:, None] == np.arange(GROUPS)])[train]
+    precision = np.diag([1 / 10, *[1 / TAU**2] * GROUPS]) + X.T @ X
+    covariance = np.linalg.inv(precision)
+    return covariance @ X.T @ PANEL[train], covariance
+
+
+def panel_fit(train, test):
+    """Draws; the effect of a group without rows comes from its prior, as it should."""
+    rng = np.random.default_rng(len(train) + int(test[0]))
+    theta = rng.multivariate_normal(*panel_posterior(train), size=(4, 4000))
+    mu = theta[..., :1] + theta[..., 1 + UNIT[test]]
+    return lq.from_family("normal", y=PANEL[test], mu=mu, sigma=1.0)
+
+
+def test_new_groups_of_a_panel():
+    """Weights cannot do it where a group has a parameter of its own; refits where k̂ says so do."""
+    everything = np.arange(UNIT.size)
+    whole = panel_fit(everything, everything)
+    weighted = lq.leave_group_out(whole, UNIT)
+    bad = np.unique(UNIT[weighted.loo().pareto_k > weighted.source.pareto_limit])
+    assert bad.size
+    calls = []
+
+    def counting(train, test):
+        calls.append(np.unique(UNIT[test]).tolist())
+        return panel_fit(train, test)
+
+    found = lq.refit(weighted, counting)
+    assert calls == [[g] for g in bad]
+    means, sds = np.empty((2, UNIT.size))
+    for g in range(GROUPS):
+        mean, covariance = panel_posterior(np.flatnonzero(g != UNIT))
+        means[g == UNIT] = mean[0] + mean[1 + g]
+        own = np.eye(1 + GROUPS)[0] + np.eye(1 + GROUPS)[1 + g]
+        sds[g == UNIT] = np.sqrt(1 + own @ covariance @ own)
+    expected = stats.norm.logpdf(PANEL, means, sds)
+    refitted = found.loo().how == "refit"
+    assert set(UNIT[refitted]) == set(bad)
+    np.testing.assert_allclose(found.loo().logp[refitted], expected[refitted], atol=0.05)
+    # Leave-one-out asks another question: its groups are known.
+    assert whole.loo().logp.sum() > expected.sum() + 1
+    by_refits = lq.cross_validate(panel_fit, n=UNIT.size, folds=UNIT)
+    np.testing.assert_allclose(by_refits.loo().logp, expected, atol=0.05)

@@ -92,8 +92,8 @@ def and_more(count: int) -> str:
     return f" and {count} more" if count else ""
 
 
-def as_count(name: str, given: Any) -> int:
-    """Read how many of something are wanted: a whole number from 1.
+def as_count(name: str, given: Any, *, least: int = 1) -> int:
+    """Read how many of something are wanted: a whole number, mostly from 1.
 
     Examples
     --------
@@ -103,8 +103,8 @@ def as_count(name: str, given: Any) -> int:
     Traceback (most recent call last):
     lockquack.errors.ParameterError: n must be a whole number from 1; got 1000.0.
     """
-    if not isinstance(given, int | np.integer) or given < 1:
-        raise ParameterError(f"{name} must be a whole number from 1; got {given!r}.")
+    if not isinstance(given, int | np.integer) or given < least:
+        raise ParameterError(f"{name} must be a whole number from {least}; got {given!r}.")
     if given > _MOST:
         raise ParameterError(f"{name} must be at most {_MOST}; got {given}.")
     return int(given)

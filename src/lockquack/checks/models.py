@@ -65,6 +65,8 @@ def suited_rule(rule: R, models: Sources) -> R:
 def kind_of_scores(models: Mapping[str, Model], asked: Kind) -> Kind:
     """Say of which predictions scores are: held-out, where no model saw the observations."""
     require_known_scores(asked)
+    if asked == "prequential":
+        _require_one_step_ahead(sources_of(models))
     held_out = [name for name, source in sources_of(models).items() if source.held_out]
     if held_out and asked == "in-sample":
         raise ParameterError(
@@ -74,6 +76,17 @@ def kind_of_scores(models: Mapping[str, Model], asked: Kind) -> Kind:
             " out.",
         )
     return "held-out" if asked == "loo" and len(held_out) == len(models) else asked
+
+
+def _require_one_step_ahead(models: Sources) -> None:
+    """Refuse models that predict observations from others than all before them."""
+    others = [name for name, source in models.items() if not source.is_one_step_ahead]
+    if others:
+        raise ParameterError(
+            f"Prequential scores are of predictions of each observation from all before it; those "
+            f"of model {others[0]!r} are not such. Make it by cross_validate(fit, n=n, "
+            "folds=lq.leave_future_out(n, first=...)), with reuse=True if it has draws.",
+        )
 
 
 def require_same_observations(models: Sources) -> None:

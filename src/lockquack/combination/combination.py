@@ -18,6 +18,7 @@ from lockquack.combination.influence import influence
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
 from lockquack.combination.varying import read_new
+from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
 from lockquack.fitting.gated import GatedFitter
@@ -51,7 +52,7 @@ class Combination(Fitted):
     names
         The models' names, in the order in which they were given.
     scores
-        Which predictions are scored: leave-one-out, in-sample, or held-out.
+        Which predictions are scored: leave-one-out, in-sample, held-out, or prequential.
     label
         What the method is called, in tables and pictures too.
     solution
@@ -363,10 +364,10 @@ class Combination(Fitted):
         return varying.pool_at(self, varying.read_new(self, by))
 
     def _of_own_observations(self, loo: bool, progressbar: bool | None) -> Prediction:
-        if loo and self.scores == "held-out":
+        if loo and self.scores in HELD_OUT:
             raise ParameterError(
-                "These observations were not used to fit the models (scores='held-out'), so they "
-                "cannot be left out of them; drop loo=True."
+                f"These observations were not used to fit the models (scores={self.scores!r}), so "
+                "they cannot be left out of them; drop loo=True."
             )
         if loo not in self._predictions:
             self._predictions[loo] = Prediction(

@@ -214,6 +214,12 @@ def select(
     Choosing ignores how close the others came; ``fit.bootstrap()`` tells how often each model
     would have been chosen.
 
+    With ``by="hyvarinen", scores="prequential"`` it is the choice by the sequential H-score of
+    Shao et al. [1]_, for which each observation is predicted from all before it. It depends on
+    their order and on the prior, and, as they show, finds the model that is nearest to the truth
+    in its own divergence as observations come. Such models are made by :func:`cross_validate` with
+    ``folds=leave_future_out(n, first=...)``; all of them need the same ``first``.
+
     Parameters
     ----------
     models
@@ -236,6 +242,12 @@ def select(
     >>> import lockquack as lq
     >>> lq.select(lq.example_models()).weights.to_series().to_dict()
     {'first': 0.0, 'second': 1.0}
+
+    References
+    ----------
+    .. [1] Shao, Jacob, Ding, Tarokh (2019), Bayesian model comparison with the Hyvärinen score:
+       computation and consistency, Journal of the American Statistical Association 114,
+       arXiv:1711.00136.
     """
     models = as_models(models)
     if isinstance(by, str) and by == "marginal_likelihood":

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from lockquack.draws.blocks import HELD_OUT
 from lockquack.prediction.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def shortcut(
         progressbar: bool | None = None,
         **options: Any,
     ) -> R:
-        leaves_out = (calibrates and self.scores != "held-out") if loo is None else loo
+        leaves_out = (calibrates and self.scores not in HELD_OUT) if loo is None else loo
         return method(self.predict(loo=leaves_out, progressbar=progressbar), *args, **options)
 
     own = inspect.signature(method)

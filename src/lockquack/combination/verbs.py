@@ -78,7 +78,8 @@ def lock(
         1.01. At 1 the prior is flat and weights can be exactly zero.
     scores
         ``"loo"`` for leave-one-out, ``"in-sample"``, or ``"held-out"`` if the observations were
-        not used to fit the models.
+        not used to fit the models; ``"prequential"`` is the same where each is predicted from all
+        before it, and refused where a model does otherwise.
     scale
         Unit of the outcome, one number or one per component; by default its standard deviation.
     by

@@ -14,7 +14,10 @@ from lockquack.kernels.choice import Kernels, kernels_for
 from lockquack.numeric import cut
 from lockquack.parallel.mapping import Divisible, Sharing
 
-Kind = Literal["loo", "in-sample", "held-out"]
+#: Prequential: held out, and predicted from all before it.
+Kind = Literal["loo", "in-sample", "held-out", "prequential"]
+#: Kinds of scores of observations that were not used to fit the models.
+HELD_OUT: tuple[Kind, ...] = ("held-out", "prequential")
 
 
 #: Blocks of draws per chain whose spread estimates the Monte Carlo error.

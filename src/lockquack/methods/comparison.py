@@ -20,6 +20,7 @@ from lockquack.methods.verdicts import (
     error_if_enough,
     judge,
 )
+from lockquack.models.ways import how_left_out
 from lockquack.totals import effective_number, total
 from lockquack.words import by_reason
 
@@ -162,6 +163,7 @@ class Comparison(pd.DataFrame):
     def _around(self) -> tuple[list[str], list[str]]:
         """Lines above and below the table."""
         return [self.heading, self.advice], [
+            *self.attrs.get("ways", []),
             *([self.caution] * bool(self.caution)),
             *self.left_out(),
         ]
@@ -197,6 +199,7 @@ def tabulate(
         "too_few": too_few,
         "folds": folds,
         "left_out": dict(left_out),
+        "ways": how_left_out(bench.sources, bench.scores),
     }
     return comparison
 

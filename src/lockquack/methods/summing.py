@@ -39,11 +39,12 @@ def sum_up(
 ) -> LockingSums:
     """Add up what locking needs, group by group of observations, wherever that is done.
 
-    Models that dask holds are averaged by dask first, as for any other fit.
+    Models that dask holds are averaged by dask first, as for any other fit, and so are those whose
+    draws are averaged in several ways.
     """
     passes = [passes_for(model, rule) for model in models.values()]
     sources = [each.source for each in passes]
-    if any(source.dask_draws() is not None for source in sources):
+    if any(each.has_parts(scores) or each.source.dask_draws() is not None for each in passes):
         found = [each.predict(scores, density=False, progressbar=progressbar) for each in passes]
         return sums_of(found, rule, sources[0], slice(0, sources[0].n_obs))
     averages = [Average(each.average_for(scores)) for each in passes]

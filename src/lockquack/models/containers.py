@@ -38,6 +38,8 @@ _CASE_WEIGHTS = "lockquack_case_weights"
 _EVIDENCE = "log_marginal_likelihood"
 #: Bytes of a chunk.
 _CHUNK = 2**24
+#: Attribute of log densities of observations that the model was fitted without.
+_HELD_OUT = "lockquack_held_out"
 _DTYPES = ("float64", "float32")
 
 
@@ -123,9 +125,20 @@ def _tree(source: Source, draws: Mapping[str, Any], var_name: str | None) -> xr.
         )
         for part, array in draws.items()
     }
-    labelled["logp"].attrs = source.likelihood.to_attrs()
+    labelled["logp"].attrs = _attributes(source)
     groups = {GROUPS[part]: xr.Dataset({name: array}) for part, array in labelled.items()}
     return xr.DataTree.from_dict({**groups, **_small_groups(source, name)})
+
+
+def _attributes(source: Source) -> dict[str, Any]:
+    """Return what is noted beside the log densities."""
+    held_out = {_HELD_OUT: 1} if source.held_out else {}
+    return {**source.likelihood.to_attrs(), **held_out}
+
+
+def is_held_out(logp: xr.DataArray) -> bool:
+    """Whether log densities were saved as those of observations that the model did not see."""
+    return _HELD_OUT in logp.attrs
 
 
 def _small_groups(source: Source, name: str) -> dict[str, xr.Dataset]:
@@ -181,7 +194,7 @@ def _write_frame(source: Source, store: Path, dtype: str, name: str, chunks: Seq
         if part == "grad" and observations.component_dim is not None:
             sizes[observations.component_dim] = observations.d
             whole.append(observations.d)
-        attributes = source.likelihood.to_attrs() if part == "logp" else {}
+        attributes = _attributes(source) if part == "logp" else {}
         root[GROUPS[part]].create_array(
             name,
             shape=tuple(sizes.values()),

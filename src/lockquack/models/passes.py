@@ -92,6 +92,11 @@ class Passes:
         places = [each for each, _ in pieces] or [everywhere]
         return np.argsort(np.concatenate(places)), [Passes(piece) for _, piece in pieces]
 
+    def has_parts(self, kind: Kind) -> bool:
+        """Whether draws are averaged with weights of their own, or differently at some places."""
+        average = self.average_for(kind)
+        return self.source.fixed_weights is not None or bool(self._parts(average)[1])
+
     def predict(
         self,
         kind: Kind,
@@ -133,11 +138,12 @@ class Passes:
             found = self._without_weights(progressbar)
         else:
             found = self._by_psis(progressbar)
-        return replace(found, how=np.full(self.source.n_obs, self.source.how_left_out))
+        return replace(found, how=self.source.hows_left_out)
 
     def average_for(self, kind: Kind) -> Kind:
         """Return which average over the draws it takes: nothing is left out twice."""
-        return "held-out" if kind == "loo" and self.source.is_left_out else kind
+        left_out = kind == "prequential" or (kind == "loo" and self.source.is_left_out)
+        return "held-out" if left_out else kind
 
     def _without_weights(self, progressbar: bool | None) -> LooDensity:
         found = self.collapse("held-out", derivatives=False, progressbar=progressbar)

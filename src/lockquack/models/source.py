@@ -236,6 +236,16 @@ class Source(ABC):
         """How it came by its predictions of observations that are left out, in a word or two."""
         return "held out" if self.is_left_out else "PSIS"
 
+    @property
+    def hows_left_out(self) -> NDArray[np.str_]:
+        """How each observation is predicted where it is left out, (n,)."""
+        return np.full(self.n_obs, self.how_left_out)
+
+    @property
+    def is_one_step_ahead(self) -> bool:
+        """Whether each observation is predicted from all before it, and from no others."""
+        return False
+
     def draw_weights(self, obs: slice, *, loo: bool) -> tuple[Array | None, Array]:
         """Log weights of the draws at some observations, (chain, draw, obs), and k̂, (obs,).
 

@@ -12,7 +12,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.fitting.densities import Densities
 from lockquack.jets import Array, Jet, log_sum_exp, stack_jets
 from lockquack.methods.gather import in_units
-from lockquack.paper.methods import OURS, PAPER, FittedPool, fit
+from lockquack.paper.methods import OURS, PAPER, SEQUENTIAL, FittedPool, fit
 from lockquack.paper.scenarios import (
     SCENARIOS,
     Density,
@@ -23,6 +23,7 @@ from lockquack.paper.scenarios import (
     models_at,
     posterior_draws,
     predictions,
+    sequential_predictions,
 )
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Hyvarinen, LogScore
@@ -83,6 +84,9 @@ def compare_methods(scenario: Scenario, rng: np.random.Generator) -> list[Row]:
             if kind == "loo" or name not in _SLOW:
                 found = fit(name, densities, log_ml)
                 rows.append(_row(scenario, "closed form", kind, name, found, test))
+    one_step_ahead = closed_form_densities(sequential_predictions(y), y)
+    found = fit(SEQUENTIAL, one_step_ahead, log_ml)
+    rows.append(_row(scenario, "closed form", "prequential", SEQUENTIAL, found, test))
     draws = posterior_draws(y, rng)
     test = draws_test(draws, new, truth)
     for kind in kinds:

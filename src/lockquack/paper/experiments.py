@@ -13,7 +13,7 @@ import pandas as pd
 from lockquack.files.places import write_text, written_whole
 from lockquack.paper import comparison, overfitting
 from lockquack.paper.demo import combined_curves, component_curves, page
-from lockquack.paper.methods import OURS, PAPER
+from lockquack.paper.methods import SEQUENTIAL, TITLES
 from lockquack.paper.runner import Runner
 from lockquack.paper.sampling import sample_scenarios
 
@@ -160,8 +160,9 @@ def _compared(settings: Settings) -> pd.DataFrame:
 def _summary(table: pd.DataFrame, values: pd.Series, route: str) -> str:
     """Write means by method and scenario, of weights fitted to leave-one-out predictions."""
     chosen = table.assign(value=values)
-    chosen = chosen[(table["route"] == route) & (table["scores"] == "loo")]
-    names = [name for name in (*PAPER, *OURS) if (chosen["method"] == name).any()]
+    scored = (table["scores"] == "loo") | (table["method"] == SEQUENTIAL)
+    chosen = chosen[(table["route"] == route) & scored]
+    names = [name for name in TITLES if (chosen["method"] == name).any()]
     mean = chosen.pivot_table(index="method", columns="scenario", values="value").loc[names]
     return str(mean.round(3).to_string())
 

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from lockquack.paper.demo import GRID, Curve
-from lockquack.paper.methods import OURS, PAPER, TITLES
+from lockquack.paper.methods import OURS, SEQUENTIAL, TITLES
 from lockquack.paper.overfitting import INTERPOLATES
 from lockquack.paper.sampling import Sampled
 from lockquack.paper.scenarios import SCENARIOS
@@ -22,7 +22,7 @@ from lockquack.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILI
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ORDER = (*PAPER, *OURS)
+_ORDER = tuple(TITLES)
 
 
 def weights_figure(table: pd.DataFrame) -> Figure:
@@ -60,7 +60,8 @@ def scores_figure(table: pd.DataFrame) -> Figure:
 
 
 def _main_route(table: pd.DataFrame) -> pd.DataFrame:
-    return table[(table["route"] == "closed form") & (table["scores"] == "loo")]
+    scored = (table["scores"] == "loo") | (table["method"] == SEQUENTIAL)
+    return table[(table["route"] == "closed form") & scored]
 
 
 def _legend(figure: Figure) -> None:
@@ -81,7 +82,7 @@ def _boxes(axis: Axes, values: Sequence[np.ndarray]) -> None:
         list(values), positions=places, orientation="horizontal", whis=(5, 95), widths=0.62,
         showfliers=False, patch_artist=True, medianprops={"color": BLACK, "lw": 1.4},
     )  # fmt: skip
-    colours = [SKY] * (len(PAPER) - 1) + [GREEN] + [ORANGE] * len(OURS)
+    colours = [GREEN if name == "lock" else ORANGE if name in OURS else SKY for name in _ORDER]
     for patch, colour in zip(drawn["boxes"], colours, strict=True):
         patch.set(facecolor=colour, edgecolor=BLACK, linewidth=0.7)
     for place, each in zip(places, values, strict=True):

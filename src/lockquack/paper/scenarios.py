@@ -100,12 +100,18 @@ def loo_predictions(y: Array) -> tuple[Density, Density]:
     return _normal(n, y.sum() - y), _student(n, squares.sum() - squares)
 
 
-def _normal(n: int, total: Array) -> Density:
+def sequential_predictions(y: Array) -> tuple[Density, Density]:
+    """Predict each observation from those before it, the first from the prior; of shape (n,)."""
+    n, squares = np.arange(float(y.size)), np.square(y)
+    return _normal(n, np.cumsum(y) - y), _student(n, np.cumsum(squares) - squares)
+
+
+def _normal(n: float | Array, total: Array) -> Density:
     variance = 1.0 / (n + 1.0 / PRIOR_VARIANCE)
     return Density.of("normal", mu=variance * total, sigma=np.sqrt(1.0 + variance))
 
 
-def _student(n: int, squares: Array) -> Density:
+def _student(n: float | Array, squares: Array) -> Density:
     nu = PRIOR_NU + n
     scale = np.sqrt((PRIOR_NU * PRIOR_SCALE + squares) / nu)
     return Density.of("student_t", nu=nu, mu=0.0, sigma=scale)

@@ -13,6 +13,8 @@ import pandas as pd
 from lockquack.draws.blocks import Kind
 from lockquack.fitting.gated import GatedFitter
 from lockquack.methods.gather import unit_of
+from lockquack.models.model import sources_of
+from lockquack.models.ways import how_left_out
 from lockquack.plots.style import shortened
 from lockquack.remarks import Remark
 from lockquack.words import Text
@@ -26,6 +28,7 @@ KINDS: dict[Kind, str] = {
     "loo": "leave-one-out",
     "in-sample": "in-sample",
     "held-out": "held-out",
+    "prequential": "one-step-ahead",
 }
 
 
@@ -100,11 +103,12 @@ def score_name(fit: Combination) -> str:
 
 
 def solution_lines(fit: Combination) -> list[str]:
-    """Write the parameters besides the weights, if there are any, and the certificate."""
+    """Write the parameters besides the weights, the certificate, and how scores were had."""
     shown = other_parameters(fit)
     varies = [] if fit.design is None else [fit.what_varies]
     parameters = [_on_a_line(shown), ""] if shown else []
-    return [*varies, *parameters, fit.fitter.certificate(fit.solution)]
+    ways = [] if fit.models is None else how_left_out(sources_of(fit.models), fit.scores)
+    return [*varies, *parameters, fit.fitter.certificate(fit.solution), *ways]
 
 
 def note(remark: Remark) -> str:

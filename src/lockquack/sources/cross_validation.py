@@ -18,10 +18,11 @@ from lockquack.models.source import Source
 from lockquack.numeric import as_count
 from lockquack.parallel.progress import progress_bar
 from lockquack.parallel.tasks import completed
-from lockquack.sources.folds import from_folds, positions, require_alike
+from lockquack.sources.folds import Fold, positions, require_alike, side_by_side
 from lockquack.sources.reading import as_model
 from lockquack.sources.resuming import Kept, describe
-from lockquack.sources.splits import Index, Split, read_splits
+from lockquack.sources.reusing import fit_where_needed, read_limit, with_all_that_follow
+from lockquack.sources.splits import Index, Split, are_one_step_ahead, read_splits
 
 #: What users write: fits to some rows, predicts others.
 Fit = Callable[[Index, Index], Any]
@@ -34,6 +35,7 @@ def cross_validate(
     n: int,
     folds: int | Sequence[Any] | NDArray[Any] = 10,
     stratify: Any = None,
+    reuse: bool | float = False,
     y: Any = None,
     folder: str | Path | None = None,
     random_seed: int = 0,
@@ -61,10 +63,19 @@ def cross_validate(
     folds
         A number of folds of nearly equal sizes, dealt at random; or labels, one for each
         observation, of which each group is left out in turn; or pairs ``(train, test)`` of
-        positions, such as those of :func:`leave_future_out` or of scikit-learn's splitters.
+        positions, such as those of :func:`leave_future_out`; or a splitter of scikit-learn, or
+        what its ``split`` returns.
     stratify
-        Classes, one for each observation, of which every fold gets its share; only with a number
+        Classes, one for each observation, of which every fold gets its share; or numbers, such as
+        the outcomes themselves, so that every fold gets small and large ones. Only with a number
         of folds.
+    reuse
+        Whether a fit predicts later folds too, by weighted draws, so that most fits need not be
+        made (PSIS-LFO [1]_): a new one is made only where Pareto k̂ exceeds what the number of
+        draws allows, or the number that is given here. For folds of which each is fitted to all
+        rows of the one before and to more, such as those of :func:`leave_future_out`. ``fit`` is
+        then asked for all later rows, and a row's density must depend on the parameters and on
+        what is known before it, such as lagged outcomes. Fits are made one after the other.
     y
         Outcomes of all observations, in their order. Those that fits return are compared with
         them, so that predictions in another order are refused; a ``folder`` needs them.
@@ -86,7 +97,8 @@ def cross_validate(
     -------
     Model
         A model for :func:`lockquack.stack` and its relatives. It holds the predictions of all
-        fits.
+        fits. ``model.loo().how`` says of each observation whether a fit of its own fold predicts
+        it, ``"held out"``, or an earlier one.
 
     Examples
     --------
@@ -99,6 +111,12 @@ def cross_validate(
     ...     return lq.from_family("normal", y=y[test], mu=mu, sigma=1.0)
     >>> lq.cross_validate(fit, n=len(y), folds=5)
     <Model normal; chain: 4, draw: 100, obs_id: 20, components: 1>
+
+    References
+    ----------
+    .. [1] Bürkner, Gabry, Vehtari (2020), Approximate leave-future-out cross-validation for
+       Bayesian time series models, Journal of Statistical Computation and Simulation 90,
+       arXiv:1902.06281.
     """
     require_function(fit)
     n, threads = as_count("n", n), as_count("threads", threads)
@@ -109,9 +127,18 @@ def cross_validate(
             "folder= needs y=, the outcomes of all observations: they tell whether the folder is "
             "of the same data."
         )
-    kept = Kept(None) if outcomes is None else open_folder(folder, fit, outcomes, splits)
+    # What is asked of each fit.
+    asked = splits if reuse is False else with_all_that_follow(splits)
+    kept = Kept(None) if outcomes is None else open_folder(folder, fit, outcomes, asked)
+    if reuse is not False:
+        fit_fold = partial(fit_or_read, fit, asked, kept, outcomes)
+        return fit_where_needed(fit_fold, splits, read_limit(reuse), progressbar)
     fitted = fit_all(fit, splits, kept, outcomes, threads=threads, progressbar=progressbar)
-    return from_folds([(test, each) for (_, test), each in zip(splits, fitted, strict=True)])
+    folds = [
+        Fold(test, each.source, np.arange(len(test)))
+        for (_, test), each in zip(splits, fitted, strict=True)
+    ]
+    return side_by_side(folds, one_step_ahead=are_one_step_ahead(splits))
 
 
 def require_function(fit: Any) -> None:
@@ -150,6 +177,17 @@ def fit_all(
             fitted[missing[place]] = model
             advance(1)
     return [fitted[k] for k in range(len(splits))]
+
+
+def fit_or_read(
+    fit: Fit, splits: Sequence[Split], kept: Kept, outcomes: Observations | None, k: int
+) -> Model:
+    """Make fit k and keep it, or read it if it is kept."""
+    if k in kept:
+        return kept.read(k)
+    ((_, model),) = completed(partial(fit_one, fit, splits, outcomes), [k])
+    kept.write(k, model)
+    return model
 
 
 def fit_one(fit: Fit, splits: Sequence[Split], outcomes: Observations | None, k: int) -> Model:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.arithmetic import own_arithmetic
@@ -32,6 +33,8 @@ _POINTWISE = ("elpd_i", "loo_i", "waic_i")
 _SCALES = {"log": 1.0, "negative_log": -1.0, "deviance": -2.0}
 #: Kinds for which the model was fitted again without the observations.
 _HELD_OUT = {"loo_kfold": "K-fold", "lfo_cv": "leave-future-out"}
+#: What other kinds do.
+_HOWS = {**_HELD_OUT, "waic": "WAIC", "loo": "PSIS"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,6 +44,8 @@ class PointwiseSource(Source):
     scores: Array  # (n,)
     pareto_k: Array  # (n,); NaN where there is none
     limit: float
+    how: str
+    one_step_ahead: bool = False
 
     @property
     @override
@@ -56,6 +61,17 @@ class PointwiseSource(Source):
     @override
     def pareto_limit(self) -> float:
         return self.limit
+
+    @property
+    @override
+    def hows_left_out(self) -> NDArray[np.str_]:
+        # ArviZ's reloo puts a zero where it fitted again.
+        return np.where(self.pareto_k == 0.0, "refit", self.how)
+
+    @property
+    @override
+    def is_one_step_ahead(self) -> bool:
+        return self.one_step_ahead
 
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
@@ -188,6 +204,8 @@ def from_elpd(
         pareto_k=_pareto_k(elpd, scores.size),
         limit=_limit(elpd),
         held_out=kind in _HELD_OUT,
+        how=_HOWS.get(kind, kind),
+        one_step_ahead=kind == "lfo_cv" and _field(elpd, "forecast_horizon") == 1,
     )
     return Model(source).with_weights(weights)
 

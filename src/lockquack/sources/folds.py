@@ -6,7 +6,7 @@ order of the data, these are the held-out predictions of one model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +16,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import ObservationMismatchError, ParameterError, ShapeError, naming
+from lockquack.errors import (
+    ObservationMismatchError,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+    naming,
+)
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
 from lockquack.models.source import Abilities, FixedWeights, Source, Subset
+from lockquack.models.ways import counted_ways
 from lockquack.sources.reading import as_model
 
 Index = NDArray[np.intp]
@@ -70,22 +77,35 @@ def from_folds(folds: Sequence[tuple[Any, Any]]) -> Model:
     >>> lq.from_folds(folds)
     <Model normal; chain: 4, draw: 100, obs_id: 4, components: 1>
     """
-    places, sources = [], []
+    each = []
     for k, (index, given) in enumerate(_pairs(folds)):
         with naming(f"Fold {k}"):
             source = as_model(given).source
-            places.append(positions(index, source))
-        sources.append(source)
+            each.append(Fold(positions(index, source), source, np.arange(source.n_obs)))
+    return side_by_side(each)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Observations that one fit predicts, which may be some of several that it could."""
+
+    places: Index  # positions in the data
+    source: Source
+    rows: Index  # where in the source these are
+
+
+def side_by_side(folds: Sequence[Fold], *, one_step_ahead: bool = False) -> Model:
+    """Put the predictions of several fits into one model, in the order of the data."""
+    sources = [each.source for each in folds]
     require_alike(sources)
-    order = np.concatenate(places)
+    order = np.concatenate([each.places for each in folds])
     _require_once(order)
-    rows = np.concatenate([np.arange(len(each)) for each in places])
-    fold = np.repeat(np.arange(len(places)), [len(each) for each in places])
     sorting = np.argsort(order)
+    fold = np.repeat(np.arange(len(folds)), [len(each.places) for each in folds])
     first = sources[0]
     return Model(
         FoldedSource(
-            _observations(sources, order, sorting),
+            _observations(folds, order, sorting),
             first.n_chains,
             first.n_draws,
             first.likelihood,
@@ -93,8 +113,9 @@ def from_folds(folds: Sequence[tuple[Any, Any]]) -> Model:
             is_split=all(source.is_split for source in sources),
             sources=tuple(sources),
             fold=fold[sorting],
-            row=rows[sorting],
+            row=np.concatenate([each.rows for each in folds])[sorting],
             hows=tuple(_how(source) for source in sources),
+            one_step_ahead=one_step_ahead,
         )
     )
 
@@ -109,6 +130,8 @@ class FoldedSource(Source):
     hows: tuple[str, ...]  # how each source came by its predictions
     #: Whether the first source was fitted to what it predicts, so that its draws are weighted.
     first_saw: bool = False
+    #: Whether each observation is predicted from all before it, and from no others.
+    one_step_ahead: bool = False
 
     @property
     @override
@@ -185,6 +208,24 @@ class FoldedSource(Source):
         ]
         return _joined(parts, axis=1)
 
+    @override
+    def one_chain(self, chain: int) -> Source | None:
+        self._require_equal_weights("be split into chains; split each fit first")
+        return None
+
+    @override
+    def dask_draws(self, dtype: str | None = None) -> Mapping[str, Any] | None:
+        self._require_equal_weights("be written; keep its fits in a folder")
+        return None
+
+    @override
+    def with_data(self, y: Any, /, **data: Any) -> Source:
+        raise UnsupportedError(
+            f"{self.likelihood.description} is made of {len(self.sources)} fits to parts of the "
+            "data, none of which is the one for new data. Fit the model to all data and give what "
+            "predicts the new ones: fit.predict(models={name: new_model, ...})."
+        )
+
     @property
     @override
     def fixed_weights(self) -> FixedWeights | None:
@@ -196,9 +237,20 @@ class FoldedSource(Source):
         return self.hows[0]
 
     @property
-    def hows_of_observations(self) -> NDArray[np.str_]:
-        """How each prediction was had, (n,)."""
+    @override
+    def is_one_step_ahead(self) -> bool:
+        return self.one_step_ahead
+
+    @property
+    @override
+    def hows_left_out(self) -> NDArray[np.str_]:
         return np.array(self.hows)[self.fold]
+
+    @override
+    def describe(self) -> str:
+        ways = self.hows_left_out
+        more = "" if np.unique(ways).size == 1 else f", left out by: {counted_ways(ways)}"
+        return super().describe() + more
 
     @override
     def pieces(self) -> Sequence[tuple[Index, Source]] | None:
@@ -244,6 +296,13 @@ class FoldedSource(Source):
             for at, weights in parts
         ]
         return _joined(known, axis=2), k_hat
+
+    def _require_equal_weights(self, what: str) -> None:
+        if any(source.fixed_weights is not None for source in self.sources):
+            raise UnsupportedError(
+                f"{self.likelihood.description} has draws with weights of their own at some "
+                f"observations, so it cannot {what}."
+            )
 
     def _saw(self, k: int) -> bool:
         """Whether a source was fitted to what it predicts."""
@@ -333,27 +392,26 @@ def _require_once(order: Index) -> None:
         )
 
 
-def _observations(sources: Sequence[Source], order: Index, sorting: Index) -> Observations:
+def _observations(folds: Sequence[Fold], order: Index, sorting: Index) -> Observations:
     """Put the outcomes side by side, with the labels that all of them have."""
-    each = [source.observations for source in sources]
-    first = each[0]
+    each = [(fold.source.observations, fold.rows) for fold in folds]
+    first = each[0][0]
     dim = first.dims[0] if len(first.dims) == 1 else OBS_DIM
     coords: dict[str, Any] = {}
-    if all(len(given.dims) == 1 and dim in given.coords for given in each):
-        coords[dim] = np.concatenate([given.coords[dim] for given in each])[sorting]
+    if all(len(given.dims) == 1 and dim in given.coords for given, _ in each):
+        coords[dim] = np.concatenate([given.coords[dim][rows] for given, rows in each])[sorting]
     elif len(order) <= order.max():
         coords[dim] = order[sorting]
     component_dim = first.component_dim or (COMPONENT_DIM if first.d > 1 else None)
     dims = [dim] if component_dim is None else [dim, component_dim]
     if component_dim is not None and first.components is not None:
         coords[component_dim] = first.components
-    values = np.concatenate([given.values for given in each])[sorting]
+    values = np.concatenate([given.values[rows] for given, rows in each])[sorting]
     y = xr.DataArray(values if len(dims) == 2 else values[:, 0], dims=dims, coords=coords)
     joined = as_observations(y.rename(first.name), component_dim)
-    weights = [given.weights for given in each]
-    known = [weight for weight in weights if weight is not None]
+    known = [given.weights[rows] for given, rows in each if given.weights is not None]
     if not known:
         return joined
-    if len(known) < len(weights):
+    if len(known) < len(each):
         raise ParameterError("Some folds have case weights and some have none. Give all or none.")
     return joined.weighted(np.concatenate(known)[sorting])

@@ -20,6 +20,7 @@ from lockquack.draws.collapse import Collapsed
 from lockquack.errors import UnsupportedError
 from lockquack.models.delegating import DelegatingSource
 from lockquack.models.source import FixedWeights, Source
+from lockquack.models.ways import counted_ways
 from lockquack.sources.folds import FoldedSource
 
 Index = NDArray[np.intp]
@@ -69,6 +70,11 @@ class LeftOutSource(DelegatingSource):
         # The case weights are among the observations.
         return replace(self.instead, observations=self.observations)
 
+    @property
+    @override
+    def hows_left_out(self) -> NDArray[np.str_]:
+        return self.instead.hows_left_out
+
     @override
     def pass_over_draws(
         self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
@@ -93,9 +99,7 @@ class LeftOutSource(DelegatingSource):
 
     @override
     def describe(self) -> str:
-        ways, counts = np.unique(self.instead.hows_of_observations, return_counts=True)
-        said = ", ".join(f"{n} {way}" for way, n in zip(ways, counts, strict=True))
-        return f"{super().describe()}, left out by: {said}"
+        return f"{super().describe()}, left out by: {counted_ways(self.hows_left_out)}"
 
     @property
     def _own(self) -> Source:

@@ -29,7 +29,8 @@ def leave_future_out(
     n
         Number of observations, in the order of time.
     first
-        How many there are before the first that is predicted.
+        How many there are before the first that is predicted. With 0, that one is predicted from
+        nothing: its fit must be the prior's prediction.
     ahead
         How far ahead a fit predicts at most.
     step
@@ -58,11 +59,11 @@ def leave_future_out(
     [0 1 2] [3 4]
     [0 1 2 3 4] [5 6]
     """
-    n, first = as_count("n", n), as_count("first", first)
+    n, first = as_count("n", n), as_count("first", first, least=0)
     ahead, step = as_count("ahead", ahead), as_count("step", step)
-    if not (0 < first < n and 0 < step <= ahead and first + ahead <= n):
+    if not (first < n and step <= ahead and first + ahead <= n):
         raise ParameterError(
-            "leave_future_out needs 0 < first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
+            "leave_future_out needs 0 ≤ first < n, 0 < step ≤ ahead and first + ahead ≤ n; got "
             f"n={n}, first={first}, ahead={ahead}, step={step}."
         )
     positions = np.arange(n)
@@ -75,6 +76,8 @@ def leave_future_out(
 
 def read_splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
     """Make pairs of positions, whatever says which observations are left out together."""
+    if callable(getattr(folds, "split", None)) and not isinstance(folds, str | bytes):
+        folds = _of_splitter(folds, n)
     if isinstance(folds, Iterator):
         folds = list(folds)
     if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
@@ -95,6 +98,14 @@ def read_splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
     return complements(n, [np.flatnonzero(groups == g) for g in range(groups.max() + 1)])
 
 
+def are_one_step_ahead(splits: Sequence[Split]) -> bool:
+    """Whether each observation is predicted alone, from all before it and from no others."""
+    return all(
+        len(test) == 1 and np.array_equal(np.sort(train), np.arange(test[0]))
+        for train, test in splits
+    )
+
+
 def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
     """Deal observations to folds, those of each class one after the other."""
     if not 2 <= folds <= n:
@@ -104,9 +115,26 @@ def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
         labels = _labels("stratify", stratify)
         if labels.shape != (n,):
             raise ParameterError(f"stratify must have {n} classes, one for each observation.")
-        classes = pd.factorize(labels, use_na_sentinel=False)[0]
-        order = order[np.argsort(classes[order], kind="stable")]
+        order = order[np.argsort(_classes(labels, folds)[order], kind="stable")]
     return [np.sort(order[k::folds]) for k in range(folds)]
+
+
+def _classes(labels: NDArray[Any], folds: int) -> Index:
+    """Give classes numbers; of fractions, as many neighbours as there are folds make a class."""
+    if labels.dtype.kind == "f":
+        return np.argsort(np.argsort(labels, kind="stable")) // folds
+    return np.asarray(pd.factorize(labels, use_na_sentinel=False)[0])
+
+
+def _of_splitter(splitter: Any, n: int) -> Any:
+    """Ask a splitter of scikit-learn for its splits, which may need to know more than n."""
+    try:
+        return list(splitter.split(np.zeros((n, 1))))
+    except (TypeError, ValueError) as reason:
+        raise ParameterError(
+            f"{type(splitter).__name__} cannot split {n} observations by their number alone "
+            f"({reason}). Give its splits: folds=splitter.split(X, y, groups)."
+        ) from reason
 
 
 def _labels(what: str, given: Any) -> NDArray[Any]:
@@ -129,16 +157,23 @@ def _are_pairs(folds: Any) -> bool:
     return all(isinstance(each, tuple | list) and len(each) == 2 for each in folds)
 
 
+def _positions(given: Any, n: int) -> NDArray[Any]:
+    """Read positions, or true and false for each observation."""
+    found = np.asarray(given)
+    return np.flatnonzero(found) if found.dtype == bool and found.shape == (n,) else found
+
+
 def _checked(pair: Any, n: int) -> Split:
     """Read a pair of positions; refuse observations that are fitted to and predicted."""
-    train, test = (np.asarray(each) for each in pair)
+    train, test = (_positions(each, n) for each in pair)
     for each in (train, test):
-        if each.dtype.kind not in "iu" or each.ndim != 1 or not each.size:
+        # An array of no positions, not a list of nothing, is meant: the prior's prediction.
+        if each.dtype.kind not in "iu" or each.ndim != 1 or (each is test and not each.size):
             raise ParameterError(
                 "A fold must be a pair of arrays of positions, whole numbers, that it is fitted to "
                 f"and that it predicts; got {each.dtype} of the shape {each.shape}."
             )
-        if each.min() < 0 or each.max() >= n:
+        if each.size and (each.min() < 0 or each.max() >= n):
             raise ParameterError(
                 f"Positions in folds must be from 0 to {n - 1}; got {each.min()} to {each.max()}."
             )
