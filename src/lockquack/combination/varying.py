@@ -95,7 +95,8 @@ def require_design(fit: Combination) -> Design:
 def pool_at(fit: Combination, basis: Basis) -> Pool:
     """Return the pool at other observations, where the functions of covariates are known."""
     objective = cast(VaryingFitter, fit.fitter).objective
-    return Pool(fit.operator, objective.parameters(fit.solution.x, basis), objective.K)
+    parameters = objective.parameters(fit.solution.x, basis)
+    return fit.recalibrate(Pool(fit.operator, parameters, objective.K))
 
 
 def read_new(fit: Combination, by: Any, observations: Observations | None = None) -> Basis:

@@ -14,6 +14,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.methods.gather import unit_of
 from lockquack.plots.style import shortened
 from lockquack.remarks import Remark
+from lockquack.totals import total
 from lockquack.words import Text
 
 if TYPE_CHECKING:
@@ -99,7 +100,21 @@ def solution_lines(fit: Combination) -> list[str]:
     shown = other_parameters(fit)
     varies = [] if fit.design is None else [fit.what_varies]
     parameters = [_on_a_line(shown), ""] if shown else []
-    return [*varies, *parameters, fit.fitter.certificate(fit.solution)]
+    return [*varies, *parameters, *what_was_recalibrated(fit), fit.fitter.certificate(fit.solution)]
+
+
+def what_was_recalibrated(fit: Combination) -> list[str]:
+    """Say by how much predictions were recalibrated, and what it is worth, if they were."""
+    found = fit.recalibration
+    if found is None:
+        return []
+    a_se, b_se = np.sqrt(np.diag(found.beta.cov))
+    gain = total(found.beta.gains, fit.observations.weights)
+    return [
+        f"Recalibrated: a = {found.beta.a:.2f} ± {a_se:.2f}, b = {found.beta.b:.2f} ± {b_se:.2f} "
+        f"(1 changes nothing); log score {gain:+.1f}; p-value of uniform probabilities "
+        f"{found.before:.2g} before, {found.after:.2g} after"
+    ]
 
 
 def note(remark: Remark) -> str:
