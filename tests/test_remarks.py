@@ -319,6 +319,33 @@ def _(rng):
     lq.lock({"spiky": normal([0.0, 0.1, 0.2], mu, sigma)}).predict().log_norm()
 
 
+def scattered(rng, sd, *, mu=0.0, sigma=1.0, n=200):
+    """Outcomes around what is predicted, as far as ``sd`` says, and a model that says ``sigma``."""
+    y = np.broadcast_to(mu, n) + sd * rng.normal(size=n)
+    return lq.stack({"a": normal(y, np.broadcast_to(mu, (2, 50, n)), sigma)})
+
+
+@produces("nothing-to-recalibrate")
+def _(rng):
+    scattered(rng, 1.0).recalibrated()
+
+
+@produces("strong-recalibration")
+def _(rng):
+    scattered(rng, 5.0).recalibrated()
+
+
+@produces("still-miscalibrated")
+def _(rng):
+    scattered(rng, np.where(rng.random(200) < 0.5, 0.05, 2.0)).recalibrated()
+
+
+@produces("calibration-depends")
+def _(rng):
+    x = np.linspace(0.0, 3.0, 200)
+    scattered(rng, 0.3 + x, mu=10 * x, sigma=2.0).recalibrated()
+
+
 def heard(act):
     """Do something; return what was warned of and where."""
     with warnings.catch_warnings(record=True) as caught:

@@ -150,6 +150,10 @@ class QuadratureWarning(LockquackWarning):
     """A normaliser whose error is larger than it should be."""
 
 
+class CalibrationWarning(LockquackWarning):
+    """Predictions whose recalibration does nothing, or hides what is wrong with them."""
+
+
 class IdentifiabilityWarning(LockquackWarning):
     """Models that the score cannot tell apart, or parameters that it does not determine."""
 

@@ -13,7 +13,15 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
-from lockquack.combination import averaging, pictures, running, uncertainty, varying
+from lockquack.combination import (
+    averaging,
+    diagnosing,
+    pictures,
+    recalibrating,
+    running,
+    uncertainty,
+    varying,
+)
 from lockquack.combination.influence import influence
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
@@ -22,6 +30,7 @@ from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
 from lockquack.fitting.gated import GatedFitter
+from lockquack.fitting.recalibration import RECALIBRATED
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, Curvature, expand_around
 from lockquack.jets import Array
 from lockquack.methods.fit import fit as fit_models
@@ -133,8 +142,10 @@ class Combination(Fitted):
     sandwich = uncertainty.sandwich
     posterior = uncertainty.posterior
     update = running.update
+    recalibrated = recalibrating.recalibrated
     average = averaging.average
     influence = influence
+    diagnostics = diagnosing.diagnostics
 
     def predict(
         self,
@@ -236,44 +247,6 @@ class Combination(Fitted):
     plot_weights_at = pictures.plot_weights_at
     plot_scores = pictures.plot_scores
     report = write_report
-
-    def diagnostics(self, *, progressbar: bool | None = None) -> xr.Dataset:
-        """Examine each model's draws at each observation; takes longer than the fit itself.
-
-        Parameters
-        ----------
-        progressbar
-            Whether to show progress; by default in a terminal only.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``ess_grad`` and ``ess_curv``, the effective sample sizes of the two averages behind
-            the leave-one-out Hyvärinen score, of models that have one; ``elpd`` and ``pareto_k``,
-            the leave-one-out log score by PSIS and the tail index that tells whether to trust it;
-            ``how``, how each was had: ``"PSIS"``, ``"held out"``, ``"refit"`` or another way. The
-            Hyvärinen score does not depend on k̂.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> fit = lq.lock(lq.example_models())
-        >>> found = fit.diagnostics()
-        >>> bool((found["pareto_k"] < 0.7).all()), bool((found["ess_grad"] > 400).all())
-        (True, True)
-        """
-        parts = []
-        for model in self._require_models().values():
-            loo = model.loo(progressbar=progressbar)
-            part = xr.Dataset()
-            if model.source.can.differentiate:
-                part = model.ess().rename(grad="ess_grad", curv="ess_curv")
-            part["elpd"] = self.observations.label(loo.logp)
-            part["pareto_k"] = self.observations.label(loo.pareto_k)
-            part["how"] = self.observations.label(loo.how)
-            parts.append(part)
-        model_index = pd.Index(list(self.names), name="model")
-        return xr.concat(parts, dim=model_index, join="override")
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return the table: one row for the combination, then one for each model.
@@ -388,11 +361,19 @@ class Combination(Fitted):
         return {}
 
     def _rivals(self, names: tuple[str, ...]) -> dict[str, Pool]:
-        """Return the stacking of the models, unless it needs models that are not named."""
+        """Return the stacking of the models, unless it needs models that are not named.
+
+        And the combination before it was recalibrated, if it was.
+        """
         stacked, keep = self._stacked.pool, np.isin(self.names, names)
+        found = {}
+        if self.recalibration is not None and keep.all():
+            plain = replace(self.pool, recalibration=None)
+            found[self.label.removesuffix(RECALIBRATED)] = plain
         if stacked.weights[~keep].any():
-            return {}
-        return {self._stacked.label: Pool(stacked.operator, stacked.x[keep], int(keep.sum()))}
+            return found
+        pool = Pool(stacked.operator, stacked.x[keep], int(keep.sum()))
+        return {**found, self._stacked.label: pool}
 
     @cached_property
     def _stacked(self) -> Fitted:
@@ -406,7 +387,10 @@ class Combination(Fitted):
     @cached_property
     def _scored(self) -> Array:
         """Scores of the combination and of each model, (1 + K, n)."""
-        return self.objective.all_scores(self.solution.x)
+        scores = self.objective.all_scores(self.solution.x)
+        if self.recalibration is not None:
+            scores[0] = self.recalibration.scores
+        return scores
 
     @cached_property
     def _curvature(self) -> Curvature:

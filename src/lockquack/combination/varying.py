@@ -97,7 +97,7 @@ def require_design(fit: Combination) -> Design:
 def pool_at(fit: Combination, basis: Basis) -> Pool:
     """Return the pool at other observations, where the functions of covariates are known."""
     parameters = _varied(fit).parameters_at(fit.solution.x, basis)
-    return Pool(fit.operator, parameters, fit.objective.K)
+    return fit.recalibrate(Pool(fit.operator, parameters, fit.objective.K))
 
 
 def read_new(fit: Combination, by: Any, observations: Observations | None = None) -> Basis:

@@ -29,6 +29,7 @@ from lockquack.fitting.fitters import fitter_for, varying_fitter_for
 from lockquack.fitting.gate import GatedObjective
 from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.recalibration import RECALIBRATED, BetaFit, Recalibration
 from lockquack.fitting.shrinkage import Choice
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array, Jet
@@ -43,7 +44,7 @@ from lockquack.rules import RULES, Rule
 from lockquack.rules.wishes import WISHES
 from lockquack.solvers.base import Solution
 
-_FORMAT = 4
+_FORMAT = 5
 #: What begins the names of all that is in a file, so that no dimension of the user's is called so.
 _OWN = "lockquack_"
 _PARAMETER, _OBS, _PART, _SHARE, _ROW = (
@@ -80,6 +81,7 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
             "stationarity": solution.stationarity,
             "remarks": json.dumps([remark.record() for remark in fit.remarks]),
             "by": json.dumps(_covariates(fit)),
+            "recalibration": json.dumps(_recalibration(fit)),
         },
     )
     write(signed(dataset), path)
@@ -98,6 +100,22 @@ def _covariates(fit: Fitted) -> dict[str, Any] | None:
     choice = fit.fitter.choice
     shrinkage = fit.fitter.objective.shrinkage
     return {**known, "shrinkage": shrinkage, "choice": None if choice is None else vars(choice)}
+
+
+def _recalibration(fit: Fitted) -> dict[str, Any] | None:
+    """All that is known of how a combination was recalibrated, but what differs by observation."""
+    found = fit.recalibration
+    if found is None:
+        return None
+    beta = found.beta
+    return {
+        "a": beta.a,
+        "b": beta.b,
+        "cov": beta.cov.tolist(),
+        "p_value": beta.p_value,
+        "before": found.before,
+        "after": found.after,
+    }
 
 
 def _arrays(fit: Fitted) -> dict[str, Any]:
@@ -124,6 +142,9 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
         arrays["share"] = (_SHARE, share.data)
         arrays["share_function"] = (_SHARE, share.indices)
         arrays["share_start"] = (_ROW, share.indptr)
+    if fit.recalibration is not None:
+        arrays["recalibrated_scores"] = (_OBS, fit.recalibration.scores)
+        arrays["recalibration_gains"] = (_OBS, fit.recalibration.beta.gains)
     for wish, groups in densities.tables.items():
         nodes, place = join_nodes(groups), f"{_OWN}{wish.name}"
         arrays[f"{wish.name}_logp"] = (("model", place, _OBS), nodes.logp)
@@ -194,7 +215,25 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Fitted:
         random_seed=contents.json("random_seed"),
         models=None,
         design=contents.attribute("by", _read_design),
+        recalibration=_read_recalibration(contents, observations.n),
     )
+
+
+def _read_recalibration(contents: Contents, n_obs: int) -> Recalibration | None:
+    known = contents.json("recalibration")
+    if known is None:
+        return None
+    scores, gains = (
+        contents.array(name, (n_obs,)) for name in ("recalibrated_scores", "recalibration_gains")
+    )
+    with making_sense_of("the attribute 'recalibration'"):
+        a, b, p_value, before, after = (
+            float(known[name]) for name in ("a", "b", "p_value", "before", "after")
+        )
+        cov = np.array(known["cov"], dtype=np.float64).reshape(2, 2)
+        if not (a > 0 and b > 0):
+            raise ValueError
+        return Recalibration(BetaFit(a, b, cov, gains, p_value), scores, before, after)
 
 
 def _observations(contents: Contents) -> Observations:
@@ -257,7 +296,7 @@ def _fitter(contents: Contents, objective: Objective) -> Fitter:
     if known is not None:
         with making_sense_of("the attribute 'by'"):
             return _varying_fitter(objective, known, contents, options)
-    method = METHODS.get(contents.text("label"))
+    method = METHODS.get(contents.text("label").removesuffix(RECALIBRATED))
     kind = (method and method.fitter) or fitter_for(objective.operator, objective.rule)
     with making_sense_of("the attribute 'fitter_options'"):
         given = {name: np.array(v) if isinstance(v, list) else v for name, v in options.items()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockquack.draws.blocks import Kind
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.recalibration import Recalibration
 from lockquack.jets import Array
 from lockquack.models.design import Design
 from lockquack.models.model import Model
@@ -35,6 +36,8 @@ class Fitted:
     models: Mapping[str, Model] | None
     #: The covariates that the weights depend on, if they do.
     design: Design | None = None
+    #: How the combination was recalibrated, if it was.
+    recalibration: Recalibration | None = None
 
     def __post_init__(self) -> None:
         jets = self.objective.jets
@@ -59,4 +62,10 @@ class Fitted:
     @property
     def pool(self) -> Pool:
         """The operator with its fitted parameters."""
-        return self.objective.pool(self.solution.x)
+        return self.recalibrate(self.objective.pool(self.solution.x))
+
+    def recalibrate(self, pool: Pool) -> Pool:
+        """Recalibrate a pool with these parameters, if the combination is."""
+        if self.recalibration is None:
+            return pool
+        return replace(pool, recalibration=self.recalibration.beta.transform)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.jets import Array, Jet
 from lockquack.operators.base import Operator
+from lockquack.quadrature.beta import BetaTransform
 
 Rows = NDArray[np.intp]
 
 
 class Pooling(Protocol):
     """A way to make one density of K, for each of some observations."""
+
+    @property
+    def recalibration(self) -> BetaTransform | None:
+        """How the distribution function of the pool is transformed; None: it is not."""
 
     def __call__(self, logp: Array, rows: Rows) -> Array:
         """Pool log densities (K, ..., c); column i belongs to observation ``rows[i]``.
@@ -38,11 +43,13 @@ class Pool:
     operator: Operator
     x: Array
     K: int
+    #: How the distribution function of the pool is transformed; None: it is not.
+    recalibration: BetaTransform | None = None
 
     @property
     def varies(self) -> bool:
         """Whether the parameters differ between observations."""
-        return self.x.ndim == 2
+        return self.x.ndim == 2 or (self.recalibration is not None and self.recalibration.varies)
 
     @cached_property
     def weights(self) -> Array:
@@ -52,7 +59,8 @@ class Pool:
     @property
     def parameters(self) -> dict[str, Array]:
         """Parameters besides the weights, by name: they are the same at all observations."""
-        return self.operator.parameters(self.x.mean(axis=1) if self.varies else self.x, self.K)
+        each = self.x.mean(axis=1) if self.x.ndim == 2 else self.x
+        return self.operator.parameters(each, self.K)
 
     @property
     def mixture_above(self) -> Array | None:
@@ -79,17 +87,21 @@ class Pool:
 
     def at(self, obs: slice | Rows) -> Pool:
         """Return the pool of some of the observations, which are then counted from 0."""
-        return replace(self, x=self.x[:, obs]) if self.varies else self
+        if not self.varies:
+            return self
+        own = None if self.recalibration is None else self.recalibration.at(obs)
+        return replace(self, x=self._columns(obs), recalibration=own)
 
     def without_unused(self) -> tuple[Pool, NDArray[np.bool_]]:
         """Leave out models that have no weight anywhere; tell which are left."""
         keep = np.asarray(self.weights.reshape(self.K, -1).any(axis=1))
         if keep.all():
             return self, keep
-        return Pool(*self.operator.restrict(self.x, keep), int(keep.sum())), keep
+        operator, x = self.operator.restrict(self.x, keep)
+        return replace(self, operator=operator, x=x, K=int(keep.sum())), keep
 
-    def _columns(self, rows: Rows) -> Array:
-        return self.x[:, rows] if self.varies else self.x
+    def _columns(self, rows: slice | Rows) -> Array:
+        return self.x[:, rows] if self.x.ndim == 2 else self.x
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,7 @@ class OneModel:
     """One of the models, as a pool of all."""
 
     k: int
+    recalibration: ClassVar[None] = None
 
     def __call__(self, logp: Array, rows: Rows) -> Array:
         """Take that model's log densities."""
@@ -113,6 +126,7 @@ class GeometricMean:
 
     j: int
     k: int
+    recalibration: ClassVar[None] = None
 
     def __call__(self, logp: Array, rows: Rows) -> Array:
         """Average two models' log densities."""
@@ -129,6 +143,11 @@ class PoolOfSome:
 
     pool: Pooling
     places: tuple[int, ...]
+
+    @property
+    def recalibration(self) -> BetaTransform | None:
+        """How the distribution function of the pool is transformed; None: it is not."""
+        return self.pool.recalibration
 
     def __call__(self, logp: Array, rows: Rows) -> Array:
         """Pool those models' log densities."""

@@ -133,12 +133,30 @@ class PooledDistribution(HasIntervals):
         """Log density at outcomes (point, n) → (point, n), by averaging all draws there."""
         with np.errstate(invalid="ignore"):
             logp = self.pool(self.log_components(y), np.arange(self.n_obs)) - self.log_norm
+            logp = logp + self.log_factor(y)
         return np.where(np.isnan(logp) & ~np.isnan(y), -np.inf, logp)
 
     def at_observed(self, logp: Array) -> Normalised:
-        """Evaluate the pool at the observed outcomes, given the models' log densities (K, n)."""
+        """Evaluate the pool at the observed outcomes, given the models' log densities (K, n).
+
+        It is not recalibrated.
+        """
         pooled = self.pool(logp, np.arange(logp.shape[1])) - self.log_norm
         return Normalised(pooled, self.log_norm, self.relative_error, self.missing, self.pareto_k)
+
+    def log_factor(self, y: Array) -> Array:
+        """Log of what recalibration multiplies the density by at outcomes, (point, n)."""
+        if self.pool.recalibration is None:
+            return np.zeros_like(y)
+        return self._ask(lambda group, y: group.log_factor(y), y)
+
+    @override
+    def steps(self, y: Array) -> Array:
+        return self._ask(lambda group, y: group.steps(y), y)
+
+    @override
+    def crps(self, y: Array) -> Array:
+        return self._ask(lambda group, y: group.crps(y), y)
 
     @override
     def cdf(self, y: Array) -> Array:

@@ -14,7 +14,7 @@ nothing: these depend on the models' densities at the same outcome.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from lockquack.operators import Linear, Operator
 from lockquack.operators.pool import Pool
 from lockquack.prediction.members import remedies
 from lockquack.prediction.vectors import ModelTarget
+from lockquack.quadrature.beta import BetaTransform
 from lockquack.quadrature.intervals import HasIntervals
 from lockquack.words import STACKING
 
@@ -58,6 +59,30 @@ class WeightedDraws(HasIntervals):
     def cdf(self, y: Array) -> Array:
         below = np.stack([(self.draws <= point).sum(axis=0) for point in y])
         return np.take_along_axis(np.pad(self.mass, ((1, 0), (0, 0))), below, axis=0)
+
+    @override
+    def steps(self, y: Array) -> Array:
+        less = np.nextafter(y, -np.inf) if self.whole else y
+        below = np.stack([self.cdf(less), self.cdf(y)])
+        if not self.whole:  # no outcome lies beyond all draws for sure
+            half = 0.5 / (1.0 + 1.0 / np.square(self._weights()).sum(axis=0))
+            below = np.clip(below, half, 1.0 - half)
+        return np.stack([below, 1.0 - below])
+
+    def recalibrated(self, by: BetaTransform) -> WeightedDraws:
+        """Transform the distribution function, which gives the draws other weights."""
+        return replace(self, mass=by.cdf(self.mass))
+
+    @override
+    def crps(self, y: Array) -> Array:
+        weights, mass = self._weights(), self.mass
+        apart = (weights * self.draws * (2.0 * mass - weights - 1.0)).sum(axis=0)
+        return np.stack([(weights * np.abs(self.draws - each)).sum(axis=0) for each in y]) - apart
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw from each column, (n, column)."""
+        places = [np.searchsorted(mass, rng.random(n)) for mass in self.mass.T]
+        return np.stack([d[p] for d, p in zip(self.draws.T, places, strict=True)], axis=1)
 
     @override
     def quantile(self, p: Array) -> Array:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import cast
 
 import numpy as np
 
+from lockquack.errors import UnsupportedError
 from lockquack.jets import Array
 from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations
@@ -81,9 +83,18 @@ class Evaluation:
     def marginals(self) -> PooledDistribution | WeightedDraws:
         """The distributions of outcomes, or of their components."""
         if not self.is_evaluable:
-            rng = as_generator(self.random_seed)
-            return drawn_mixture(*self.used, loo=self.loo, rng=rng)
+            by = self.pool.recalibration
+            return self._mixture if by is None else self._mixture.recalibrated(by)
         return self.pooled if self.is_scalar else WeightedDraws.of(self.draws.reshape(_DRAWS, -1))
+
+    @cached_property
+    def _mixture(self) -> WeightedDraws:
+        """Draws of the models, mixed; not recalibrated."""
+        return drawn_mixture(*self.used, loo=self.loo, rng=as_generator(self.random_seed))
+
+    def steps(self, y: Array) -> Array:
+        """Probabilities below and above scalar outcomes before recalibration, (2, 2, point, n)."""
+        return self.pooled.steps(y) if self.is_evaluable else self._mixture.steps(y)
 
     @cached_property
     def mean(self) -> Array:
@@ -108,6 +119,11 @@ class Evaluation:
     def drawn(self, n: int, method: str, rng: np.random.Generator) -> Sequence[Drawn]:
         """Draw from the pool at each observation; warn where the draws are unreliable."""
         require_evaluable(self.used[0], "the combination cannot be sampled", vectors=True)
+        if self.pool.recalibration is not None:
+            raise UnsupportedError(
+                "A recalibrated combination is drawn by its distribution function; use "
+                f"method='inverse-cdf' or 'auto', not {method!r}."
+            )
         drawn = sample_each(
             *self.used, n, method, loo=self.loo, rng=rng, progressbar=self.progressbar
         )
@@ -122,6 +138,9 @@ class Evaluation:
     def mixed(self, n: int, rng: np.random.Generator) -> Array:
         """Draw from a mixture by the draws that its models came with or make, (draw, n, d)."""
         self.warn_of_pareto("draws")
+        if self.pool.recalibration is not None:
+            drawn = cast(WeightedDraws, self.marginals)
+            return drawn.sample(n, rng)[..., None].astype(np.int64 if drawn.whole else np.float64)
         return sample_mixture(*self.used, n, loo=self.loo, rng=rng)
 
     @cached_property
@@ -132,6 +151,13 @@ class Evaluation:
         return result
 
     def _normalise(self) -> Normalised:
+        found, by = self._normalise_pool(), self.pool.recalibration
+        if by is None:
+            return found
+        factor = by.log_mean_density(*self.steps(self.observations.values.T))
+        return replace(found, logp=found.logp + factor[0])
+
+    def _normalise_pool(self) -> Normalised:
         sources, pool = self.used
         models = {name: self.models[name] for name in sources}
         if pool.operator.normalised:

@@ -280,7 +280,8 @@ def _panel(
     logp = first.log_components(y[:, None])
 
     def density(of: GroupDistribution) -> Array:
-        return np.exp(of.pool(logp, np.zeros(1, dtype=np.intp)) - of.norms[0])[:, 0]
+        logs = of.pool(logp, np.zeros(1, dtype=np.intp)) - of.norms[0]
+        return np.exp(logs + of.log_factor(y[:, None]))[:, 0]
 
     return DensityPanel(
         y,

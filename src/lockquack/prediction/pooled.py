@@ -16,10 +16,12 @@ from lockquack.models.source import Source
 from lockquack.operators.pool import Pool, Pooling
 from lockquack.prediction.members import components, log_components, predictive_densities
 from lockquack.prediction.nodes import NodeGroup
+from lockquack.quadrature.beta import BetaTransform
 from lockquack.quadrature.continuous import ContinuousRows
 from lockquack.quadrature.discrete import DiscreteRows
 from lockquack.quadrature.grid import NODES, Components, Grid, Integrand, Rows
 from lockquack.quadrature.intervals import HasIntervals
+from lockquack.quadrature.recalibrated import FAR, differences, far_tail, recalibrated_rows
 from lockquack.quadrature.spaced import Spaced
 
 #: How well the slope of a tail is known.
@@ -28,6 +30,9 @@ _SLACK = 1e-3
 _LIGHT = -8.0
 #: Distances beyond this are as good as infinite.
 _FARTHEST = 1e300
+#: Steps, relative to the distance from the median, by which slopes in far tails are found, and the
+#: smallest probability that is told from zero where they are not.
+_STEP, _LEAST = 3e-3, 1e-16
 #: Lower probabilities among which the shortest interval is looked for, and steps from there.
 _STARTS, _GOLDEN_STEPS = 33, 48
 
@@ -68,6 +73,8 @@ class GroupDistribution(HasIntervals):
         Of shape (2 + 2 K, n).
         """
         log_norm, error = self.group.log_norm(self.pool)
+        if self.pool.recalibration is not None:
+            error = np.maximum(error, self._distributed.relative_error)
         return np.vstack([log_norm, error, self.group.missing, self.group.pareto_k])
 
     @property
@@ -81,28 +88,49 @@ class GroupDistribution(HasIntervals):
 
     @override
     def cdf(self, y: Array) -> Array:
-        return self._rows.cdf(y)
+        return self._distributed.cdf(y)
 
     @override
     def quantile(self, p: Array) -> Array:
-        return self._rows.quantile(p[:, None] if p.ndim == 1 else p)
+        return self._distributed.quantile(p[:, None] if p.ndim == 1 else p)
 
     @override
     def shortest(self, prob: float) -> Array:
-        return _shortest(self._rows, prob)
+        return _shortest(self._distributed, prob)
+
+    @override
+    def crps(self, y: Array) -> Array:
+        return self._distributed.crps(y)
+
+    @override
+    def steps(self, y: Array) -> Array:
+        rows = self._rows
+        if isinstance(rows, DiscreteRows):
+            return np.stack(rows.steps(y))
+        tails = np.stack(rows.tails(y))  # (side, point, n)
+        far = (tails.min(axis=0) < FAR) & np.isfinite(y)
+        if far.any():
+            tails = np.where(far, self._far_tails(y, tails), tails)
+        return np.repeat(tails[:, None], 2, axis=1)
+
+    def log_factor(self, y: Array) -> Array:
+        """Log of what recalibration multiplies the density by at outcomes, (point, n)."""
+        by = self.pool.recalibration
+        return np.zeros_like(y) if by is None else by.log_mean_density(*self.steps(y))
 
     def mode(self) -> Array:
         """Outcome of the highest density, (n,)."""
-        return self._rows.mode()
+        return self._distributed.mode()
 
     def moments(self) -> Array:
         """Mean and variance, (2, n); NaN or infinite where the tails are too heavy for them."""
-        grid, rows = self.group.grid, self._rows
-        if not isinstance(rows, ContinuousRows) or (isinstance(grid, Spaced) and grid.is_light):
+        grid, rows, by = self.group.grid, self._distributed, self.pool.recalibration
+        light = isinstance(grid, Spaced) and grid.is_light
+        if not isinstance(rows, ContinuousRows) or light:
             return np.stack(rows.moments())
         if not isinstance(grid, Grid):  # tails are looked at on panels
             grid = self._panels
-        slopes = _tail_slopes(grid, self.pool)
+        slopes = _recalibrated_slopes(_tail_slopes(grid, self.pool), by)
         if slopes.max() > _LIGHT or grid.line.scale is not None:
             mean, var = self._heavy_moments(grid, slopes.max(axis=0))
         else:
@@ -138,15 +166,48 @@ class GroupDistribution(HasIntervals):
         def pool(logs: Array, rows: Rows) -> Array:
             return own(logs[:-1], rows)
 
-        return ContinuousRows.of(wide, pool, lambda: augmented).moments(_tail_slopes(wide, pool))
+        rows, slopes = ContinuousRows.of(wide, pool, lambda: augmented), _tail_slopes(wide, pool)
+        by = self.pool.recalibration
+        if by is not None:
+            rows = recalibrated_rows(rows, by)
+        return rows.moments(_recalibrated_slopes(slopes, by))
+
+    def _far_tails(self, y: Array, tails: Array) -> Array:
+        """Probability beyond outcomes in far tails, (side, point, n), which panels do not resolve.
+
+        From the density and its slopes there, see :func:`far_tail`.
+        """
+        assert self.group.grid is not None
+        line, rows = self.group.grid.line, np.arange(y.shape[1])
+        middle = self._rows.quantile(np.full((1, rows.size), 0.5))
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            z, middle = (v if line.scale is None else line.scale.forward(v) for v in (y, middle))
+            h = _STEP * np.abs(z - middle)
+            places = [line.outcomes(z + k * h) for k in (-2, -1, 0, 1, 2)]
+            logs = [self.pool(self.log_components(at), rows) + more for at, more in places]
+            slopes = differences(logs, h)
+            mass = far_tail(np.exp(logs[2] - self.group.log_norm(self.pool)[0]), *slopes)
+            outwards = np.stack([slopes[0] > 0, slopes[0] < 0]) & (tails == tails.min(axis=0))
+            return np.where(outwards & (mass < 10 * FAR), mass, np.maximum(tails, _LEAST))
+
+    @cached_property
+    def _distributed(self) -> ContinuousRows | DiscreteRows:
+        """The distributions, recalibrated if the pool is."""
+        rows, by = self._rows, self.pool.recalibration
+        if by is None:
+            return rows
+        if isinstance(rows, DiscreteRows):
+            return rows.recalibrated(by)
+        return recalibrated_rows(rows, by)
 
     def _components(self) -> Components:
         return components(predictive_densities(self.models, self.group.obs, loo=self.loo))
 
     @cached_property
     def _rows(self) -> ContinuousRows | DiscreteRows:
-        group = self.group
-        if isinstance(group.grid, Spaced):
+        group, by = self.group, self.pool.recalibration
+        # What lies beyond the outermost nodes is nothing, unless tails are made heavier.
+        if isinstance(group.grid, Spaced) and (by is None or np.minimum(by.a, by.b).min() >= 1):
             smooth = group.grid.smooth(lambda y, rows: self._components()(y, rows), self.pool)
             if smooth is not None:
                 return ContinuousRows.of(smooth.on_panels(), self.pool, lambda: smooth.interpolate)
@@ -164,8 +225,13 @@ class GroupDistribution(HasIntervals):
         assert grid is not None
         if isinstance(grid, Grid):
             return grid
-        evaluate = self._components()
-        return Grid.lay(evaluate, grid.line).refined(evaluate, self.pool)
+        evaluate, by = self._components(), self.pool.recalibration
+        laid = Grid.lay(evaluate, grid.line).refined(evaluate, self.pool)
+        least = 1.0 if by is None else float(np.minimum(by.a, by.b).min())
+        if least >= 1.0 or _tail_slopes(laid, self.pool).max() > _LIGHT:
+            return laid
+        # Probabilities of tails are raised to that power, and so is, nearly, the density there.
+        return laid.refined(evaluate, lambda logs, rows: least * self.pool(logs, rows))
 
 
 def _tail_slopes(grid: Grid, pool: Integrand) -> Array:
@@ -189,6 +255,13 @@ def _tail_slopes(grid: Grid, pool: Integrand) -> Array:
             distance = np.abs(y - middle[row])
         slopes[side] = _outermost_slope(logs, distance, np.broadcast_to(row, y.shape), grid.n_rows)
     return slopes
+
+
+def _recalibrated_slopes(slopes: Array, by: BetaTransform | None) -> Array:
+    """Slopes of tails (side, row) after their probability was raised to the power a, or b."""
+    if by is None:
+        return slopes
+    return (slopes + 1.0) * np.stack(np.broadcast_arrays(by.a, by.b)).reshape(2, -1) - 1.0
 
 
 def _outermost_slope(logs: Array, distance: Array, row: Rows, n_rows: int) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -33,6 +33,8 @@ _ACCURATE = 1e-11
 _LOG_ACCURATE = 1e-10
 #: From Legendre coefficients of a density to those of its integral from −1.
 _INTEGRAL = np.stack([legendre.legint(unit, lbnd=-1) for unit in np.eye(NODES.size)], axis=1)
+#: From Legendre coefficients of a function of u to those of the same function of −u.
+_MIRROR = (-1.0) ** np.arange(NODES.size)[:, None]
 #: From values on a panel to values on its left and right half.
 _HALVES = [legendre.legvander((NODES + side) / 2, NODES.size - 1) @ LEGENDRE for side in (-1, 1)]
 _MAX_HALVINGS = 6
@@ -82,7 +84,7 @@ class ContinuousRows:
                 break
             grid = grid.halved(components(), rough)
         panels = grid.panels
-        row, start, stop, logs = _halve(
+        row, start, stop, logs = halve(
             panels.row, panels.start, panels.stop, _normalised_logs(grid, pool, log_norm)
         )
         order = np.lexsort((start, row))
@@ -117,9 +119,25 @@ class ContinuousRows:
 
         Added up within each row: small ones would drown in the sum over all rows.
         """
+        return self._before(self.mass)
+
+    @cached_property
+    def _above(self) -> Array:
+        """Probability of the row's panels after each panel, likewise."""
+        return self._after(self.mass)
+
+    def _before(self, values: Array) -> Array:
+        """Sum of a value of the row's panels before each panel."""
         slot = np.arange(self.row.size) - self._first[self.row]
         table = np.zeros((self.n_rows, slot.max() + 2))
-        table[self.row, slot + 1] = self.mass
+        table[self.row, slot + 1] = values
+        return np.cumsum(table, axis=1)[self.row, slot]
+
+    def _after(self, values: Array) -> Array:
+        """Sum of a value of the row's panels after each panel."""
+        slot = self._first[self.row + 1] - 1 - np.arange(self.row.size)
+        table = np.zeros((self.n_rows, slot.max() + 2))
+        table[self.row, slot + 1] = values
         return np.cumsum(table, axis=1)[self.row, slot]
 
     @cached_property
@@ -131,9 +149,21 @@ class ContinuousRows:
         """Probability of at most y, (point, row) → (point, row)."""
         return self._by_points(y, self._cdf)
 
+    def tails(self, y: Array) -> tuple[Array, Array]:
+        """Probability below and above y, each (point, row) and precise where it is small."""
+        below, above = (self._by_points(y, partial(self._tail_at, k)) for k in (0, 1))
+        return below, above
+
     def quantile(self, p: Array) -> Array:
         """Outcome below which there is probability p, (point, row) → (point, row)."""
         return self._by_points(p, self._quantile)
+
+    def crps(self, y: Array) -> Array:
+        """Continuous ranked probability score, (point, row) → (point, row); smaller is better.
+
+        The integral of F² below the outcome and of (1 − F)² above it, panel by panel.
+        """
+        return self._by_points(y, self._crps)
 
     def moments(self, slopes: Array | None = None) -> tuple[Array, Array]:
         """Mean and variance of each row; whether they exist is another matter.
@@ -227,25 +257,60 @@ class ContinuousRows:
             result[some] = function(flat[some], row[some])
         return result.reshape(-1, self.n_rows)
 
-    def _panel(self, keys: Array, value: Array, row: Rows, span: float) -> Rows:
-        """Find the row's panel in which a value lies; keys increase within a row."""
-        place = np.searchsorted(self.row * span + keys, row * span + value, side="right") - 1
-        return np.clip(place, self._first[row], self._first[row + 1] - 1)
+    def _panel(self, keys: Array, value: Array, row: Rows) -> Rows:
+        """Find the row's last panel whose key is not above a value; keys increase within a row."""
+        low, high = self._first[row], self._first[row + 1] - 1
+        while (low < high).any():
+            middle = (low + high + 1) // 2
+            further = keys[middle] <= value
+            low, high = np.where(further, middle, low), np.where(further, high, middle - 1)
+        return np.asarray(low)
 
     def _cdf(self, y: Array, row: Rows) -> Array:
+        return self._tail_at(0, y, row)
+
+    def _tail_at(self, side: int, y: Array, row: Rows) -> Array:
+        """Probability below outcomes, or above them."""
+        found = self.tails_within(*self._within(y, row))[side]
+        return np.where(np.isnan(y), np.nan, np.clip(found, 0.0, 1.0))
+
+    def _within(self, y: Array, row: Rows) -> tuple[Array, Rows]:
+        """Find the panels in which outcomes lie, and where in them, from −1 to 1."""
         t = self.line.locate(y, row)
-        panel = self._panel(self.start, t, row, self.line.breaks.shape[1] + 2.0)
+        panel = self._panel(self.start, t, row)
         start, stop = self.start[panel], self.stop[panel]
-        u = np.clip(2.0 * (t - start) / (stop - start) - 1.0, -1.0, 1.0)
+        return np.clip(2.0 * (t - start) / (stop - start) - 1.0, -1.0, 1.0), panel
+
+    def tails_within(self, u: Array, panel: Rows) -> tuple[Array, Array]:
+        """Probability below and above places u of some panels, (..., panel)."""
         inside = legendre.legval(u, self._integral[:, panel], tensor=False)
-        return np.where(np.isnan(y), np.nan, np.clip(self._below[panel] + inside, 0.0, 1.0))
+        return self._below[panel] + inside, self._above[panel] + (self.mass[panel] - inside)
+
+    def _crps(self, y: Array, row: Rows) -> Array:
+        u, panel = self._within(y, row)
+        below, above = self._squares
+        left = legendre.legval(u, _INTEGRAL @ below[:, panel], tensor=False)
+        right = legendre.legval(-u, _INTEGRAL @ (_MIRROR * above[:, panel]), tensor=False)
+        whole = self._before(2.0 * below[0])[panel] + self._after(2.0 * above[0])[panel]
+        return np.where(np.isnan(y), np.nan, whole + left + right)
+
+    @cached_property
+    def _squares(self) -> tuple[Array, Array]:
+        """Legendre coefficients of F² dy/du and of (1 − F)² dy/du, each (15, panel)."""
+        panel = np.arange(self.row.size)
+        half = (self.stop - self.start) / 2
+        u = np.repeat(NODES[:, None], panel.size, axis=1)
+        _, log_slope = self.line.place(self.start + half + half * u, self.row)
+        slope = np.exp(log_slope) * half
+        below, above = self.tails_within(u, panel)
+        return LEGENDRE @ (np.square(below) * slope), LEGENDRE @ (np.square(above) * slope)
 
     @cached_property
     def _integral(self) -> Array:
         return _INTEGRAL @ self.coefficients
 
     def _quantile(self, p: Array, row: Rows) -> Array:
-        panel = self._panel(self._below, p, row, 2.0)
+        panel = self._panel(self._below, p, row)
         target = np.clip(p - self._below[panel], 0.0, self.mass[panel])
         u = self._solve(target, panel)
         half = (self.stop[panel] - self.start[panel]) / 2
@@ -314,7 +379,7 @@ def _log_error(logs: Array) -> Array:
     return np.where(np.isfinite(error), error, np.inf)
 
 
-def _halve(row: Rows, start: Array, stop: Array, logs: Array) -> tuple[Rows, Array, Array, Array]:
+def halve(row: Rows, start: Array, stop: Array, logs: Array) -> tuple[Rows, Array, Array, Array]:
     """Halve panels, interpolating logs, until polynomials through the exponentials are good."""
     for _ in range(_MAX_HALVINGS):
         rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) <= _LOG_ACCURATE)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from lockquack.jets import Array, softmax
+from lockquack.quadrature.beta import BetaTransform
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,54 @@ class DiscreteRows:
         place = np.clip(np.floor(y) - self.outcomes[0] + 1, 0, self.outcomes.size)
         known = np.where(np.isnan(place), 0, place).astype(np.intp)
         return np.where(np.isnan(y), np.nan, np.take_along_axis(self._total, known, axis=0))
+
+    @cached_property
+    def _rest(self) -> Array:
+        """Probability of at least the first, the second, … and of more than any, (m + 1, row)."""
+        zero = np.zeros((1, self.n_rows))
+        return np.concatenate([np.cumsum(self.probability[::-1], axis=0)[::-1], zero])
+
+    def steps(self, y: Array) -> tuple[Array, Array]:
+        """Probability of less than y and of at most y, and what is left, each (2, point, row).
+
+        Each is precise where it is small. Outcomes beyond all are taken for the nearest.
+        """
+        known = np.nan_to_num(np.floor(y) - self.outcomes[0])
+        place = np.clip(known, 0, self.outcomes.size - 1).astype(np.intp)
+        below, above = (
+            np.stack([np.take_along_axis(each, place + k, axis=0) for k in (0, 1)])
+            for each in (self._total, self._rest)
+        )
+        return below, above
+
+    def recalibrated(self, by: BetaTransform) -> DiscreteRows:
+        """Transform the distribution function; its steps are the new probabilities."""
+        below, above = (np.stack([each[:-1], each[1:]]) for each in (self._total, self._rest))
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.probability) + by.log_mean_density(below, above)
+        return replace(self, probability=softmax(logs)[0])
+
+    def crps(self, y: Array) -> Array:
+        """Continuous ranked probability score, (point, row); smaller is better.
+
+        The sum of (F(k) − 1[k ≥ y])² over whole numbers k, with its fraction where y lies between.
+        """
+        total = self._total[1:]
+        below = np.concatenate([np.zeros((1, self.n_rows)), np.cumsum(np.square(total), axis=0)])
+        rest = np.square(1.0 - total)[::-1].cumsum(axis=0)[::-1]
+        above = np.concatenate([rest, np.zeros((1, self.n_rows))])
+        place = np.clip(np.floor(y) - self.outcomes[0], -1, self.outcomes.size - 1)
+        at = np.where(np.isnan(place), 0, place).astype(np.intp)
+        fraction = np.where(at < 0, 0.0, y - self.outcomes[np.maximum(at, 0)])
+        here = np.where(at < 0, 0.0, np.take_along_axis(total, np.maximum(at, 0), axis=0))
+        beyond = np.maximum(self.outcomes[0] - y, 0.0)  # nothing is below the first
+        return (
+            np.take_along_axis(below, np.maximum(at, 0), axis=0)
+            + np.square(here) * fraction
+            + np.where(at < 0, 0.0, np.square(1.0 - here) * (1.0 - fraction))
+            + np.take_along_axis(above, at + 1, axis=0)
+            + beyond
+        )
 
     def quantile(self, p: Array) -> Array:
         """Smallest outcome whose distribution function reaches p, (point, row)."""

@@ -34,6 +34,17 @@ class HasIntervals(ABC):
     def shortest(self, prob: float) -> Array:
         """Return the ends of the shortest interval of that probability, (2, n)."""
 
+    @abstractmethod
+    def steps(self, y: Array) -> Array:
+        """Probability of less than y and of at most y, and what is left of it, (2, 2, point, n).
+
+        Each is precise where it is small. Those of a pool are before any recalibration.
+        """
+
+    @abstractmethod
+    def crps(self, y: Array) -> Array:
+        """Continuous ranked probability score at outcomes, (point, n) → (point, n)."""
+
     def interval(self, prob: float, kind: IntervalKind = "central") -> Array:
         """Return the ends of an interval, (2, n): between quantiles, or the shortest.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockquack.remarks import (
+    calibration,
     densities,
     draws,
     likelihoods,
@@ -18,10 +19,21 @@ from lockquack.remarks import (
 from lockquack.remarks.base import Remark, UnknownRemark
 from lockquack.remarks.warning import remark_of, warn
 
+_TOPICS = (
+    solver,
+    draws,
+    densities,
+    weights,
+    limits,
+    support,
+    likelihoods,
+    numbers,
+    calibration,
+)
 #: All kinds, in the order in which the documentation explains them.
 REMARKS: dict[str, type[Remark]] = {
     kind.code: kind
-    for topic in (solver, draws, densities, weights, limits, support, likelihoods, numbers)
+    for topic in _TOPICS
     for kind in vars(topic).values()
     if isinstance(kind, type) and issubclass(kind, Remark) and kind is not Remark
 }

@@ -33,7 +33,13 @@ from lockquack.report.markup import (
     table,
     titled_note,
 )
-from lockquack.report.table import other_parameters, score_name, settings, what_was_fitted
+from lockquack.report.table import (
+    other_parameters,
+    score_name,
+    settings,
+    what_was_fitted,
+    what_was_recalibrated,
+)
 from lockquack.totals import effective_number
 
 if TYPE_CHECKING:
@@ -114,6 +120,8 @@ def what_was_combined(contents: Contents) -> str:
         **other_parameters(fit),
         "solution": fit.fitter.certificate(fit.solution),
     }
+    if fit.recalibration is not None:
+        known["recalibration"] = what_was_recalibrated(fit)[0].partition(": ")[2]
     if fit.models is None:
         models = paragraph(
             "The combination was read from a file; its models are known by name only: "

@@ -17,6 +17,7 @@ from lockquack.models.model import sources_of
 from lockquack.models.ways import how_left_out
 from lockquack.plots.style import shortened
 from lockquack.remarks import Remark
+from lockquack.totals import total
 from lockquack.words import Text
 
 if TYPE_CHECKING:
@@ -108,7 +109,22 @@ def solution_lines(fit: Combination) -> list[str]:
     varies = [] if fit.design is None else [fit.what_varies]
     parameters = [_on_a_line(shown), ""] if shown else []
     ways = [] if fit.models is None else how_left_out(sources_of(fit.models), fit.scores)
-    return [*varies, *parameters, fit.fitter.certificate(fit.solution), *ways]
+    changed = what_was_recalibrated(fit)
+    return [*varies, *parameters, *changed, fit.fitter.certificate(fit.solution), *ways]
+
+
+def what_was_recalibrated(fit: Combination) -> list[str]:
+    """Say by how much predictions were recalibrated, and what it is worth, if they were."""
+    found = fit.recalibration
+    if found is None:
+        return []
+    a_se, b_se = np.sqrt(np.diag(found.beta.cov))
+    gain = total(found.beta.gains, fit.observations.weights)
+    return [
+        f"Recalibrated: a = {found.beta.a:.2f} ± {a_se:.2f}, b = {found.beta.b:.2f} ± {b_se:.2f} "
+        f"(1 changes nothing); log score {gain:+.1f}; p-value of uniform probabilities "
+        f"{found.before:.2g} before, {found.after:.2g} after"
+    ]
 
 
 def note(remark: Remark) -> str:
