@@ -384,7 +384,9 @@ class Combination(Fitted):
         return {}
 
     def _rivals(self, names: tuple[str, ...]) -> dict[str, Pool]:
-        """Return the stacking of the models, unless it needs models that are not named."""
+        """Return the stacking of the models, unless it needs densities, or others, not there."""
+        if not all(model.source.can.know_density for model in self._require_models().values()):
+            return {}
         stacked, keep = self._stacked.pool, np.isin(self.names, names)
         if stacked.weights[~keep].any():
             return {}

@@ -50,7 +50,7 @@ def fit(
     method = replace(method, rule=suited_rule(method.rule, sources_of(models))).for_models(names)
     observations = agreed(model.observations for model in models.values())
     design, method = vary(method, by, shrinkage, observations, random_seed)
-    gathered = gather(models, method.operator, method.rule, scores, progressbar)
+    gathered = gather(models, method.operator, method.rule, scores, progressbar, int(random_seed))
     solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
     unit = unit_of(method.rule, observations)
     mcse = np.array([method.rule.mcse(each, unit) for each in gathered.collapsed])

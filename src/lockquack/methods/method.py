@@ -28,7 +28,7 @@ from lockquack.fitting.varying import VaryingFitter, VaryingObjective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Operator, Selection, Superposition
-from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
+from lockquack.rules import CRPS, EnergyScore, Hyvarinen, LogScore, PairwiseScore, Rule
 
 #: How much there is to weights that depend on covariates.
 _VARYING = 4
@@ -129,6 +129,8 @@ METHODS: dict[str, Method] = {
         Method(Hybrid(), Hyvarinen(), label="hybrid"),
         Method(Hoelder(), LogScore(), label="hoelder"),
         Method(Linear(), LogScore(), 1.0, label="stack", complexity=2),
+        Method(Linear(), CRPS(), 1.0, label="stack by CRPS", complexity=2),
+        Method(Linear(), EnergyScore(), 1.0, label="stack by ES", complexity=2),
         _formula("pseudo-BMA+", PseudoBMAPlus, 2),
         _formula("pseudo-BMA", PseudoBMA, 2),
         _formula("BMA", ModelAveraging, 2),
