@@ -218,7 +218,9 @@ def test_scores_are_those_of_the_written_rule(pair):
         elif pair[1] in ("crps", "energy"):
             expected = -energy_of_pool(pair, operator, evidence, x)
             got, precise = problem.objective.scores(x), pair[0] == "counts"
-            np.testing.assert_allclose(got, expected, atol=1e-11 if precise else 1e-6)
+            # Sums over a fine grid; a pool that does not vanish at its ends is cut off there.
+            rough = 1e-4 if operator.signed else 1e-7
+            np.testing.assert_allclose(got, expected, rtol=rough, atol=1e-11 if precise else 1e-6)
             expected = got
         else:
             beside = operator.pool_density(beside_of(evidence), x)

@@ -204,14 +204,15 @@ class Combination(Fitted):
             moved = move_models(used, y, data, own, self.observations)
         else:
             moved = require_new_models(models, used, self.names)
+        observations = next(iter(moved.values())).observations
         if self.design is not None:
-            read_new(self, by, next(iter(moved.values())).observations)  # must fit together
+            read_new(self, by, observations)  # must fit together
         return Prediction(
             moved,
             pool,
-            replace(next(iter(moved.values())).observations, name=self.observations.name),
+            replace(observations, name=self.observations.name),
             self.label,
-            observed=y is not None or models is not None,
+            observed=y is not None or (models is not None and observations.known),
             random_seed=self.random_seed,
             progressbar=progressbar,
             rivals=partial(self._rivals, tuple(moved)),

@@ -192,7 +192,7 @@ def from_draws(
     >>> fit.weights.round(1).to_series().to_dict()
     {'low': 0.5, 'high': 0.5}
     >>> fit.predict().interval(0.9).sizes
-    Frozen({'obs_id': 50, 'bound': 2})
+    Frozen({'ci_bound': 2, 'obs_id': 50})
     """
     natural = _read_outcomes(y, draws, component_dim)
     modelled = natural if transform is None else on_scale_of_model(natural, transform)
