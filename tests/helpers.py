@@ -18,7 +18,7 @@ from lockquack.prediction.nodes import refine_nodes
 from lockquack.prediction.pooled import GroupDistribution, observed_densities
 from lockquack.prediction.vectors import ModelTarget
 from lockquack.quadrature.nodes import Nodes
-from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
+from lockquack.rules.wishes import DISTRIBUTION, INTEGRAL, NEIGHBOURS
 
 
 def lock(models, **options):
@@ -70,11 +70,13 @@ def model_target(models, operator, x, observation, *, loo):
     return ModelTarget(sources_of(models), pool, observation, loo=loo)
 
 
-def densities_of(jets, nodes=(), beside=None):
+def densities_of(jets, nodes=(), beside=None, curves=()):
     """Put together what rules want to know of models."""
     tables = {INTEGRAL: tuple(nodes)} if nodes else {}
     if beside is not None:
         tables[NEIGHBOURS] = (Nodes(beside, np.zeros(beside.shape[1:])),)
+    if curves:
+        tables[DISTRIBUTION] = tuple(curves)
     return Densities(jets, tables)
 
 

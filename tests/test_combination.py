@@ -113,11 +113,11 @@ def test_html_is_escaped(normals):
 
 
 def test_a_solver_that_stopped_early_shows(normals, monkeypatch):
-    from lockquack.fitting import locking_hyvarinen
+    from lockquack.fitting import quadratic
     from lockquack.solvers.simplex_qp import simplex_qp
 
     monkeypatch.setattr(
-        locking_hyvarinen,
+        quadratic,
         "simplex_qp",
         lambda Q, c, alpha: simplex_qp(Q, c, alpha, max_iter=1),
     )

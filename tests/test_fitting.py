@@ -20,7 +20,7 @@ from lockquack.errors import (
 )
 from lockquack.families import FAMILIES
 from lockquack.fitting.convex import ConvexFitter
-from lockquack.fitting.fitters import FITTERS
+from lockquack.fitting.fitters import FITTERS, can_be_fitted
 from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.smooth import SmoothFitter
@@ -40,12 +40,14 @@ from lockquack.operators import (
     get_operator,
 )
 from lockquack.operators.space import Phases
+from lockquack.quadrature.curves import curves_on_outcomes, curves_on_panels
+from lockquack.quadrature.grid import Grid, Line
 from lockquack.quadrature.nodes import Nodes
 from lockquack.remarks.solver import SeveralOptima, StoppedEarly
 from lockquack.remarks.support import NormaliserUnchecked
 from lockquack.remarks.weights import ParameterAtBound
 from lockquack.rules import RULES, Hyvarinen, LogScore
-from lockquack.rules.wishes import INTEGRAL
+from lockquack.rules.wishes import DISTRIBUTION, INTEGRAL
 from lockquack.solvers.base import Solution
 from tests.helpers import beside_of, densities_of, pose_pair
 
@@ -62,14 +64,24 @@ THREE = [
 PAIRS = [
     *(
         ("density", rule, operator, K)
-        for rule in ("log", "hyvarinen")
+        for rule in ("log", "hyvarinen", "crps")
         for K, operators in ((2, TWO), (3, THREE))
         for operator in operators
     ),
     *(("counts", "pairwise", operator, 2) for operator in TWO),
     *(("counts", "pairwise", operator, 3) for operator in THREE if operator not in FIXED),
-    *(("counts", "log", operator, 2) for operator in map(get_operator, OPERATORS)),
+    *(
+        ("counts", rule, operator, 2)
+        for rule in ("log", "crps")
+        for operator in map(get_operator, OPERATORS)
+    ),
+    *(("density", "energy", operator, 3) for operator in THREE if operator.normalised),
 ]
+
+
+#: The support of normals, and outcomes around them.
+WHOLE = (-np.inf, np.inf)
+Y = np.random.default_rng(1).normal(0.3, 1.5, size=N)
 
 
 def named(pair):
@@ -77,17 +89,31 @@ def named(pair):
     return f"{operator!r}-{rule}-{kind}-{K}"
 
 
-def densities(rule, K, grid=33):
-    """Normals around a normal outcome, which none of them fits."""
-    y = np.random.default_rng(1).normal(0.3, 1.5, size=N)
-    p = {
+def normals(K):
+    return {
         "mu": np.array([[-1.0], [1.2], [0.4]])[:K],
         "sigma": np.array([[1.0], [1.4], [2.5]])[:K],
     }
+
+
+def densities(rule, K, grid=33):
+    """Normals around a normal outcome, which none of them fits."""
+    y, p = Y, normals(K)
     jets = in_units(FAMILIES["normal"].jet(y[None], p), rule.unit(y[:, None]))
     places = np.linspace(-12, 12, grid)
     logp = np.repeat(FAMILIES["normal"].logp(places[None], p)[..., None], N, axis=2)
-    return densities_of(jets, (Nodes(logp, np.full((grid, N), np.log(24 / (grid - 1)))),))
+    nodes = Nodes(logp, np.full((grid, N), np.log(24 / (grid - 1))))
+    return densities_of(jets, (nodes,), curves=[curves(y, p)])
+
+
+def curves(y, p):
+    """Distribution functions of normals, on panels that end at the outcomes."""
+    line = Line(np.sort(np.column_stack([y, np.tile(np.linspace(-24, 24, 17), (N, 1))])), WHOLE)
+
+    def components(at, rows):
+        return np.stack([stats.norm(*each).logpdf(at) for each in zip(*p.values(), strict=True)])
+
+    return curves_on_panels(Grid.lay(components, line, tails=False), y, y.std(ddof=1))
 
 
 def counts(rule, K):
@@ -105,6 +131,7 @@ def counts(rule, K):
         Jet(logp(y), nothing, nothing),
         (Nodes(everything, np.zeros((13, N))),),
         logp(np.stack([y - 1, y + 1])),
+        [curves_on_outcomes(everything, np.arange(13.0), y, y.std(ddof=1))],
     )
 
 
@@ -152,7 +179,27 @@ searched = pytest.mark.parametrize(
 def test_every_registered_problem_is_tried():
     tried = {(type(operator), RULES[rule]) for _, rule, operator, _ in PAIRS}
     assert set(FITTERS) <= tried
-    assert {(kind, rule) for kind in OPERATORS.values() for rule in RULES.values()} <= tried
+    every = {(kind, rule) for kind in OPERATORS.values() for rule in RULES.values()}
+    assert {(kind, rule) for kind, rule in every if can_be_fitted(kind(), rule())} <= tried
+
+
+def energy_of_pool(pair, operator, evidence, x):
+    """E|X − y| − E|X − X'| / 2, in units of the spread, by plain sums."""
+    (table,) = evidence.tables[DISTRIBUTION]
+    if pair[0] == "counts":
+        outcomes = np.arange(13.0)
+        mass = np.exp(operator.pool_density(evidence.tables[INTEGRAL][0].logp, x))
+        mass /= mass.sum(axis=0)
+        y = 13.0 - table.above.sum(axis=0)
+        apart = np.abs(outcomes[:, None] - outcomes)
+        energy = (np.abs(outcomes[:, None] - y) * mass).sum(axis=0)
+        return (energy - (mass * (apart @ mass)).sum(axis=0) / 2) * table.length[0]
+    places = np.linspace(-24, 24, 48_001)
+    logp = FAMILIES["normal"].logp(places[None], normals(pair[3]))
+    q = np.exp(operator.pool_density(logp, x))
+    below = np.cumsum(q) / q.sum()
+    away = (np.abs(places - Y[:, None]) * q).sum(axis=1) / q.sum()
+    return (away - 0.001 * (below * (1 - below)).sum()) / Y.std(ddof=1)
 
 
 def test_scores_are_those_of_the_written_rule(pair):
@@ -168,6 +215,13 @@ def test_scores_are_those_of_the_written_rule(pair):
         elif pair[1] == "hyvarinen":
             jet = operator.pool(evidence.jets, x)
             expected = -(2 * jet.curv + jet.grad**2)[:, 0]
+        elif pair[1] in ("crps", "energy"):
+            expected = -energy_of_pool(pair, operator, evidence, x)
+            got, precise = problem.objective.scores(x), pair[0] == "counts"
+            # Sums over a fine grid; a pool that does not vanish at its ends is cut off there.
+            rough = 1e-4 if operator.signed else 1e-7
+            np.testing.assert_allclose(got, expected, rtol=rough, atol=1e-11 if precise else 1e-6)
+            expected = got
         else:
             beside = operator.pool_density(beside_of(evidence), x)
             expected = -np.log1p(np.exp(beside - at)).sum(axis=0)
@@ -309,15 +363,7 @@ def test_no_replicate_is_worse_than_the_solution_it_began_with(pair):
 
 def ordered(pair, order):
     """The same problem with the models in another order."""
-    evidence = pose(pair).objective.densities
-    beside = beside_of(evidence)
-    return densities_of(
-        evidence.jets[order],
-        tuple(
-            Nodes(each.logp[order], each.log_measure) for each in evidence.tables.get(INTEGRAL, ())
-        ),
-        None if beside is None else beside[order],
-    )
+    return pose(pair).objective.densities.of(np.asarray(order))
 
 
 @pytest.mark.parametrize("pair", [*CONVEX, *(p for p in PAIRS if p[2] == Selection())], ids=named)
@@ -353,13 +399,13 @@ def test_the_order_of_models_does_not_matter(pair):
 def test_densities_up_to_a_constant_are_enough(pair, shift):
     problem, solution = solved(pair)
     evidence = problem.objective.densities
-    beside = beside_of(evidence)
-    moved = densities_of(
-        replace(evidence.jets, logp=evidence.jets.logp + shift),
-        tuple(
-            Nodes(each.logp + shift, each.log_measure) for each in evidence.tables.get(INTEGRAL, ())
-        ),
-        None if beside is None else beside + shift,
+    moved = replace(
+        evidence,
+        jets=replace(evidence.jets, logp=evidence.jets.logp + shift),
+        tables={
+            wish: tuple(replace(each, logp=each.logp + shift) for each in tables)
+            for wish, tables in evidence.tables.items()
+        },
     )
     other = pose(pair, evidence=moved)
     if is_convex(pair) or isinstance(pair[2], Selection):

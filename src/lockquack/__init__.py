@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from lockquack.operators import Superposition as Superposition
     from lockquack.plots import plot_compare as plot_compare
     from lockquack.prediction.prediction import Prediction as Prediction
+    from lockquack.rules import CRPS as CRPS
+    from lockquack.rules import EnergyScore as EnergyScore
     from lockquack.rules import Hyvarinen as Hyvarinen
     from lockquack.rules import LogScore as LogScore
     from lockquack.rules import PairwiseScore as PairwiseScore
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from lockquack.sources.chains import split_chains as split_chains
     from lockquack.sources.cross_validation import cross_validate as cross_validate
     from lockquack.sources.datatree import from_datatree as from_datatree
+    from lockquack.sources.drawn import from_draws as from_draws
+    from lockquack.sources.drawn import from_quantiles as from_quantiles
     from lockquack.sources.elpd import from_elpd as from_elpd
     from lockquack.sources.family import from_family as from_family
     from lockquack.sources.folds import from_folds as from_folds
@@ -67,7 +71,9 @@ if TYPE_CHECKING:
 #: Where each public name lives. It is imported when first used, so importing the package
 #: itself takes no time.
 _HOMES = {
+    "CRPS": "rules",
     "Combination": "combination.combination",
+    "EnergyScore": "rules",
     "Prediction": "prediction.prediction",
     "Features": "models.covariates",
     "Groups": "models.covariates",
@@ -95,6 +101,7 @@ _HOMES = {
     "from_bambi": "sources.bambi",
     "from_cmdstanpy": "sources.stan",
     "from_datatree": "sources.datatree",
+    "from_draws": "sources.drawn",
     "from_elpd": "sources.elpd",
     "from_family": "sources.family",
     "from_folds": "sources.folds",
@@ -102,6 +109,7 @@ _HOMES = {
     "from_numpyro": "sources.numpyro",
     "from_pymc": "sources.pymc",
     "from_pystan": "sources.stan",
+    "from_quantiles": "sources.drawn",
     "leave_group_out": "sources.group_out",
     "leave_future_out": "sources.splits",
     "linear_predictor": "sources.parameters",
@@ -138,6 +146,8 @@ _MEANT = {
     "from_blackjax from_tfp from_flax from_nutpie from_oryx": "from_jax",
     "from_pyro from_edward from_turing": "from_family with the draws of the likelihood's "
     "parameters, or from_arrays",
+    "from_predictive from_ensemble from_forecasts from_simulator from_posterior_predictive "
+    "from_ppc": "from_draws, or from_quantiles",
     "stacking stack_models bayesian_stacking mix": "stack",
     "log_pool log_linear geometric locking lock_models": "lock",
     "superposition superpose quantum": "quack",

@@ -13,7 +13,7 @@ from pathlib import Path
 from lockquack.cli.commands import near
 
 OPERATORS = ("linear", "locking", "superposition", "hybrid", "hoelder", "selection")
-RULES = ("hyvarinen", "log", "pairwise")
+RULES = ("hyvarinen", "log", "pairwise", "crps", "energy")
 WEIGHTS = ("simplex", "softmax")
 SCORES = ("loo", "in-sample", "held-out")
 TRANSFORMS = ("log", "log10", "sqrt", "logit", "exp")

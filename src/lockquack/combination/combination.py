@@ -219,14 +219,15 @@ class Combination(Fitted):
             moved = move_models(used, y, data, own, self.observations, number)
         else:
             moved = require_new_models(models, used, self.names)
+        observations = next(iter(moved.values())).observations
         if self.design is not None:
-            read_new(self, by, next(iter(moved.values())).observations)  # must fit together
+            read_new(self, by, observations)  # must fit together
         return Prediction(
             moved,
             pool,
-            replace(next(iter(moved.values())).observations, name=self.observations.name),
+            replace(observations, name=self.observations.name),
             self.label,
-            observed=y is not None or models is not None,
+            observed=y is not None or (models is not None and observations.known),
             random_seed=self.random_seed,
             progressbar=progressbar,
             rivals=partial(self._rivals, tuple(moved)),
@@ -361,15 +362,17 @@ class Combination(Fitted):
         return {}
 
     def _rivals(self, names: tuple[str, ...]) -> dict[str, Pool]:
-        """Return the stacking of the models, unless it needs models that are not named.
+        """Return the stacking of the models, unless it needs densities, or others, not there.
 
         And the combination before it was recalibrated, if it was.
         """
-        stacked, keep = self._stacked.pool, np.isin(self.names, names)
-        found = {}
+        keep, found = np.isin(self.names, names), {}
         if self.recalibration is not None and keep.all():
             plain = replace(self.pool, recalibration=None)
             found[self.label.removesuffix(RECALIBRATED)] = plain
+        if not all(model.source.can.know_density for model in self._require_models().values()):
+            return found
+        stacked = self._stacked.pool
         if stacked.weights[~keep].any():
             return found
         pool = Pool(stacked.operator, stacked.x[keep], int(keep.sum()))

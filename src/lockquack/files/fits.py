@@ -38,10 +38,10 @@ from lockquack.methods.method import METHODS, Varying
 from lockquack.models.design import Design
 from lockquack.models.observations import Observations, as_observations, unknown_outcomes
 from lockquack.operators import Operator
-from lockquack.quadrature.nodes import Nodes, join_nodes
+from lockquack.quadrature.nodes import Table, join_tables
 from lockquack.remarks import Remark, read_remark
 from lockquack.rules import RULES, Rule
-from lockquack.rules.wishes import WISHES
+from lockquack.rules.wishes import WISHES, Wish
 from lockquack.solvers.base import Solution
 
 _FORMAT = 5
@@ -146,9 +146,9 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
         arrays["recalibrated_scores"] = (_OBS, fit.recalibration.scores)
         arrays["recalibration_gains"] = (_OBS, fit.recalibration.beta.gains)
     for wish, groups in densities.tables.items():
-        nodes, place = join_nodes(groups), f"{_OWN}{wish.name}"
-        arrays[f"{wish.name}_logp"] = (("model", place, _OBS), nodes.logp)
-        arrays[f"{wish.name}_log_measure"] = ((place, _OBS), nodes.log_measure)
+        table = join_tables(groups)
+        for name, axes in table.axes.items():
+            arrays[f"{wish.name}_{name}"] = (_dims(wish, axes), getattr(table, name))
     return arrays
 
 
@@ -259,9 +259,9 @@ def _objective(contents: Contents, names: tuple[str, ...], n_obs: int) -> Object
         curv = contents.array("curv")
         grad = contents.array("grad", (*shape, *curv.shape[2:]))
     tables = {
-        wish: (_table(contents, name, shape),)
+        wish: (_table(contents, wish, shape),)
         for name, wish in WISHES.items()
-        if {f"{name}_logp", f"{name}_log_measure"} & contents.arrays.keys()
+        if {f"{name}_{each}" for each in wish.table.axes} & contents.arrays.keys()
     }
     weights = contents.array("case_weights") if "case_weights" in contents.arrays else None
     return Objective(
@@ -272,10 +272,25 @@ def _objective(contents: Contents, names: tuple[str, ...], n_obs: int) -> Object
     )
 
 
-def _table(contents: Contents, name: str, shape: tuple[int, int]) -> Nodes:
-    log_measure = contents.array(f"{name}_log_measure")
-    logp = contents.array(f"{name}_logp", (shape[0], *log_measure.shape[:1], shape[1]))
-    return Nodes(logp, log_measure)
+def _table(contents: Contents, wish: Wish, shape: tuple[int, int]) -> Table:
+    """Read what was found for a wish; where arrays have an axis in common, it is of one size."""
+    sizes, arrays = dict(zip("kn", shape, strict=True)), {}
+    for name, axes in sorted(wish.table.axes.items(), key=lambda each: len(each[1])):
+        found = contents.array(f"{wish.name}_{name}")
+        with making_sense_of(f"the array {wish.name}_{name}"):
+            sizes = {**dict(zip(axes, found.shape, strict=True)), **sizes}
+        expected = tuple(sizes[axis] for axis in axes)
+        arrays[name] = contents.array(f"{wish.name}_{name}", expected)
+    return wish.table(**arrays)
+
+
+def _dims(wish: Wish, axes: str) -> tuple[str, ...]:
+    """Name the axes of a table; a second axis of models has a name of its own."""
+    names = {"k": "model", "n": _OBS, "m": f"{_OWN}{wish.name}"}
+    return tuple(
+        names[axis] if axis not in axes[:at] else f"{_OWN}{wish.name}_other"
+        for at, axis in enumerate(axes)
+    )
 
 
 def _parameters(contents: Contents, objective: Objective) -> Array:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockquack.jets import Array, Jet
-from lockquack.quadrature.nodes import Nodes, join_nodes
+from lockquack.quadrature.nodes import Table, join_tables
 from lockquack.rules.wishes import Wish
 
 #: What was found for a wish: consecutive groups of observations.
-Tables = tuple[Nodes, ...]
+Tables = tuple[Table, ...]
 
 
 def places_of(names: Sequence[str]) -> tuple[int, ...]:
@@ -49,17 +50,20 @@ class Densities:
         """Number of observations."""
         return int(self.jets.logp.shape[1])
 
+    def known_for(self, wish: Wish) -> tuple[Any, ...]:
+        """Return what was found for a wish, or can be made of what was found for others."""
+        return wish.found_in(self.tables)
+
     def at(self, chosen: NDArray[np.intp]) -> Densities:
         """Keep some observations, by position; groups become one."""
-        tables = {wish: (join_nodes(groups)[chosen],) for wish, groups in self.tables.items()}
+        tables = {wish: (join_tables(groups)[chosen],) for wish, groups in self.tables.items()}
         weights = None if self.case_weights is None else self.case_weights[chosen]
         return replace(self, jets=self.jets[:, chosen], tables=tables, case_weights=weights)
 
     def of(self, models: NDArray[np.intp]) -> Densities:
         """Keep some models, in this order."""
         tables = {
-            wish: tuple(Nodes(part.logp[models], part.log_measure) for part in groups)
-            for wish, groups in self.tables.items()
+            wish: tuple(part.of(models) for part in groups) for wish, groups in self.tables.items()
         }
         places = tuple(self.places[k] for k in models.tolist()) if self.places else ()
         return replace(self, jets=self.jets[models], tables=tables, places=places)

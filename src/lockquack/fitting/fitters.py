@@ -10,11 +10,12 @@ from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.hybrid_hyvarinen import HybridHyvarinen
 from lockquack.fitting.linear_log_score import LinearLogScore
 from lockquack.fitting.locking_density import LockingLogScore, LockingPairwise
-from lockquack.fitting.locking_hyvarinen import LockingHyvarinen
+from lockquack.fitting.quadratic import LinearEnergy, LockingHyvarinen
 from lockquack.fitting.selection import SelectionFitter
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.fitting.varying_convex import (
+    VaryingLinearEnergy,
     VaryingLinearLogScore,
     VaryingLockingHyvarinen,
     VaryingLockingLogScore,
@@ -22,7 +23,16 @@ from lockquack.fitting.varying_convex import (
 )
 from lockquack.fitting.varying_smooth import VaryingHybridHyvarinen, VaryingSmoothFitter
 from lockquack.operators import Hybrid, Linear, Locking, Operator, Selection
-from lockquack.rules import RULES, Hyvarinen, LogScore, PairwiseScore, Rule
+from lockquack.rules import (
+    CRPS,
+    RULES,
+    EnergyScore,
+    Hyvarinen,
+    LogScore,
+    PairwiseScore,
+    Rule,
+)
+from lockquack.words import advice
 
 #: Pairs that have a solver of their own; :class:`SmoothFitter` does all others.
 FITTERS: dict[tuple[type[Operator], type[Rule]], type[Fitter]] = {
@@ -30,13 +40,29 @@ FITTERS: dict[tuple[type[Operator], type[Rule]], type[Fitter]] = {
     (Locking, LogScore): LockingLogScore,
     (Locking, PairwiseScore): LockingPairwise,
     (Linear, LogScore): LinearLogScore,
+    (Linear, CRPS): LinearEnergy,
+    (Linear, EnergyScore): LinearEnergy,
     (Hybrid, Hyvarinen): HybridHyvarinen,
     **{(Selection, rule): SelectionFitter for rule in RULES.values()},
 }
 
 
+def can_be_fitted(operator: Operator, rule: Rule) -> bool:
+    """Whether pools by an operator have such scores at all."""
+    return operator.normalised or not rule.is_for_mixtures
+
+
 def fitter_for(operator: Operator, rule: Rule) -> type[Fitter]:
     """Find how to fit an operator by a rule."""
+    if not can_be_fitted(operator, rule):
+        raise UnsupportedError(
+            f"The {rule.label} score is known from draws of the models, which tell of mixtures "
+            f"only, not of {operator!r}. Use ",
+            advice("Linear()", "--operator linear"),
+            ", or for single numbers ",
+            advice("CRPS()", "--rule crps"),
+            ".",
+        )
     found = FITTERS.get((type(operator), type(rule)), SmoothFitter)
     return found if operator.on_simplex or found is LockingHyvarinen else SmoothFitter
 
@@ -46,6 +72,7 @@ _VARYING: dict[type[Fitter], type[VaryingFitter]] = {
     kind.relative: kind
     for kind in (
         VaryingHybridHyvarinen,
+        VaryingLinearEnergy,
         VaryingLinearLogScore,
         VaryingLockingHyvarinen,
         VaryingLockingLogScore,
@@ -78,6 +105,8 @@ def convex_relative(fitter: Fitter) -> ConvexFitter | None:
     if isinstance(fitter, VaryingFitter):
         return convex_relative(fitter.constant)
     for operator in (Linear(), Locking()):
+        if not can_be_fitted(operator, fitter.objective.rule):
+            continue
         kind = fitter_for(operator, fitter.objective.rule)
         if issubclass(kind, ConvexFitter):
             return kind(replace(fitter.objective, operator=operator))

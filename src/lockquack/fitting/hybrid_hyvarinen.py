@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 from typing_extensions import override
 
-from lockquack.fitting.locking_hyvarinen import quadratic_form
+from lockquack.fitting.forms import quadratic_form
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Array, Jet, join_jets, stack_jets
 from lockquack.operators.hybrid import Hybrid

@@ -45,7 +45,7 @@ class LockingDensity(ConvexFitter, ABC):
         if (weights > 0).all():
             return False
         start = 0
-        for nodes in self.objective.densities.tables[self.wish]:
+        for nodes in self.objective.densities.known_for(self.wish):
             obs = slice(start, start + nodes.logp.shape[2])
             these = weights if weights.ndim == 1 else weights[:, obs]
             pooled = self.objective.operator.pool_density(nodes.logp, these) + nodes.log_measure
@@ -133,7 +133,7 @@ class LockingLogScore(LockingDensity):
     @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:
         parts, start = [], 0
-        for nodes in self.objective.densities.tables[INTEGRAL]:
+        for nodes in self.objective.densities.known_for(INTEGRAL):
             end = start + nodes.logp.shape[2]
             these = weights if weights.ndim == 1 else weights[:, start:end]
             parts.append(self._moments(nodes, these))
@@ -165,7 +165,7 @@ class LockingPairwise(LockingDensity):
     @override
     def expansions(self, weights: Array) -> tuple[Array, Array]:
         logp = self.objective.jets.logp
-        (neighbours,) = (nodes.logp for nodes in self.objective.densities.tables[NEIGHBOURS])
+        (neighbours,) = (nodes.logp for nodes in self.objective.densities.known_for(NEIGHBOURS))
         ratios = neighbours - logp[:, None]  # (K, neighbour, n)
         pooled = self.objective.operator.pool_density(logp, weights)
         share = expit(self.objective.operator.pool_density(neighbours, weights) - pooled)

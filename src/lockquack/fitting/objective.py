@@ -77,15 +77,16 @@ class Objective:
 
     @cached_property
     def _scored(self) -> Jet:
-        """The models' jets, without derivatives where the rule needs none: that costs less."""
-        return self.jets if self.rule.needs_derivatives else bare(self.jets.logp)
+        """The models' jets, without what the rule does not need: that costs less."""
+        if self.rule.needs_derivatives:
+            return self.jets
+        return bare(self.jets.logp if self.rule.needs_density else np.zeros((self.K, self.n_obs)))
 
     @cached_property
     def _answers(self) -> Mapping[Wish, Answer]:
-        tables = self.densities.tables
         return {
-            wish: wish.answer(self.operator, tables.get(wish, ()), self.n_obs)
-            for wish in self.rule.wishes
+            wish: wish.answer(self.operator, self.densities.known_for(wish), self.n_obs)
+            for wish in self.rule.wishes_for(self.operator)
         }
 
     def at(self, chosen: NDArray[np.intp]) -> Objective:

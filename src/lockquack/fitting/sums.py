@@ -17,8 +17,9 @@ from typing_extensions import override
 
 from lockquack.draws.diagnostics import mcse_mean
 from lockquack.fitting.densities import Densities
-from lockquack.fitting.locking_hyvarinen import LockingHyvarinen, triangles
+from lockquack.fitting.forms import triangles
 from lockquack.fitting.objective import Objective
+from lockquack.fitting.quadratic import LockingHyvarinen
 from lockquack.jets import Array, Jet
 from lockquack.operators import Locking
 from lockquack.rules import Hyvarinen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.fitters import can_be_fitted, fitter_for
 from lockquack.operators import OPERATORS, Linear, Locking, Nested, Operator
 from lockquack.rules import RULES, Rule
 
@@ -16,7 +16,7 @@ def pairs_table() -> str:
     Examples
     --------
     >>> print(pairs_table().splitlines()[0])
-    | operator | `Hyvarinen` | `LogScore` | `PairwiseScore` |
+    | operator | `Hyvarinen` | `LogScore` | `PairwiseScore` | `CRPS` | `EnergyScore` |
     """
     rules = [rule() for rule in RULES.values()]
     operators = {repr(operator()): operator() for operator in OPERATORS.values()}
@@ -31,5 +31,7 @@ def pairs_table() -> str:
 
 
 def _cell(operator: Operator, rule: Rule) -> str:
+    if not can_be_fitted(operator, rule):
+        return "–"
     star = "*" if rule.needs_normaliser and not operator.normalised else ""
     return fitter_for(operator, rule).kind + star

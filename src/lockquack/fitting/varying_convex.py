@@ -14,9 +14,10 @@ from typing_extensions import override
 
 from lockquack.fitting.basis import Products
 from lockquack.fitting.convex import ConvexFitter
+from lockquack.fitting.forms import symmetric, triangles
 from lockquack.fitting.linear_log_score import LinearLogScore
 from lockquack.fitting.locking_density import LockingDensity, LockingLogScore, LockingPairwise
-from lockquack.fitting.locking_hyvarinen import LockingHyvarinen, triangles
+from lockquack.fitting.quadratic import LinearEnergy, LockingHyvarinen, QuadraticFitter
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array
 from lockquack.numeric import cut
@@ -188,18 +189,16 @@ class VaryingConvexFitter(VaryingFitter):
         return replace(found, x=found.x.ravel())
 
 
-class VaryingLockingHyvarinen(VaryingConvexFitter):
-    """Locking by the Hyvärinen score: a quadratic programme in the weights of the functions."""
+class VaryingQuadraticFitter(VaryingConvexFitter):
+    """A quadratic programme in the weights of the functions."""
 
     kind = "quadratic programme, certified"
-    relative = LockingHyvarinen
+    constant: QuadraticFitter
 
     @override
     def expansions(self, weights: Array) -> tuple[Array, Products]:
-        jets = self.objective.jets
-        along = np.einsum("kn,knj->nj", weights, jets.grad)
-        slopes = 2 * (np.einsum("knj,nj->kn", jets.grad, along) + jets.curv.sum(axis=2))
-        return slopes, lambda obs: triangles(jets.grad[:, obs])
+        forms = self.constant.forms
+        return forms.slopes(weights), forms.triangles
 
     #: All that is done more than once is done with sums.
     most_for_choice: ClassVar[int] = sys.maxsize
@@ -255,13 +254,13 @@ class VaryingLockingHyvarinen(VaryingConvexFitter):
     def _quadratic(
         self, counts: Array, chosen: NDArray[np.intp] | None = None
     ) -> tuple[Array, Array]:
-        """Sum the products of gradients, by pairs of functions, and the curvatures, (B, K)."""
-        jets, basis = self.objective.jets, self.objective.basis
-        sums = basis.sums(lambda obs: triangles(jets.grad[:, obs]) * counts[obs], chosen)
-        curvature = jets.curv.sum(axis=2)
+        """Sum the quadratic forms, by pairs of functions, and their linear parts, (B, K)."""
+        forms, basis = self.constant.forms, self.objective.basis
+        sums = basis.sums(lambda obs: forms.triangles(obs) * counts[obs], chosen)
+        linear = forms.linear
         if chosen is not None:
-            curvature, counts, basis = curvature[:, chosen], counts[chosen], basis.at(chosen)
-        return sums, basis.gather(curvature, counts)
+            linear, counts, basis = linear[:, chosen], counts[chosen], basis.at(chosen)
+        return sums, basis.gather(linear, counts)
 
     def _solve_quadratic(self, sums: Array, c: Array) -> Solution:
         """Solve the programme of such sums."""
@@ -272,11 +271,21 @@ class VaryingLockingHyvarinen(VaryingConvexFitter):
 
     def _solve_constant(self, sums: Array, c: Array) -> Solution:
         """Solve the programme of constant weights, whose sums are sums of these."""
-        row, column = np.triu_indices(self.objective.K)
-        Q = np.empty((self.objective.K, self.objective.K))
-        Q[row, column] = Q[column, row] = self.objective.basis.over_pairs(sums)
+        Q = symmetric(self.objective.basis.over_pairs(sums), self.objective.K)
         found = simplex_qp(Q, c.sum(axis=0), self.objective.concentration - 1.0)
         return replace(found, x=self.objective.everywhere(found.x))
+
+
+class VaryingLockingHyvarinen(VaryingQuadraticFitter):
+    """Locking by the Hyvärinen score."""
+
+    relative = LockingHyvarinen
+
+
+class VaryingLinearEnergy(VaryingQuadraticFitter):
+    """Mixtures by CRPS or energy score."""
+
+    relative = LinearEnergy
 
 
 class VaryingLinearLogScore(VaryingConvexFitter):

@@ -17,7 +17,7 @@ from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
 from lockquack.methods.examine import examine_edges
 from lockquack.methods.folds import Fold
-from lockquack.methods.gather import Gathered, gather
+from lockquack.methods.gather import Gathered, gather, grant
 from lockquack.methods.method import Method
 from lockquack.methods.solving import solve
 from lockquack.models.model import Model, sources_of
@@ -117,6 +117,7 @@ class Bench:
         """Fit a method to all observations, then to all folds but one, scored on that one."""
         method = self._for_these_models(method)
         concentration = np.full(len(self.models), method.concentration)
+        self._look_for(method)
         loo = self.scores == "loo"
         solved = solve(self.sources, method, self.gathered, concentration, loo=loo)
         fitter, solution = solved.fitter, solved.solution
@@ -190,6 +191,12 @@ class Bench:
     def knows(self, rule: Rule) -> bool:
         """Whether the models were evaluated wherever a rule wants it."""
         return set(rule.wishes) <= set(self.gathered.densities.tables)
+
+    def _look_for(self, method: Method) -> None:
+        """Find out what a rule wants to know that no other did; the next has it too."""
+        known = self.gathered.pareto_k
+        found = grant(self.gathered, self.sources, method.operator, method.rule, self.scores)
+        self.gathered = replace(found, pareto_k=known)
 
     def _refine(self, pool: Pool) -> None:
         """Add nodes where this pool needs them; other methods profit from them too."""

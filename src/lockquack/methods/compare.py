@@ -220,7 +220,8 @@ def _usual_methods(bench: Bench, log_marginal_likelihood: Any) -> list[str]:
     return [
         name
         for name, method in METHODS.items()
-        if (known or _MARGINAL not in method.kind.wants)
+        if method.is_usual
+        and (known or _MARGINAL not in method.kind.wants)
         and (bench.why_no_norm or not method.is_makeshift)
         and (bench.knows(method.rule) or not method.rule.is_for_discrete)
     ]

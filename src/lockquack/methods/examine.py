@@ -74,9 +74,9 @@ def examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
         remarks += examine_edges(sources, pool, objective.rule)
         remarks += examine_modes(objective)
     remarks += examine_tails(sources, pool)
-    if fit.scores == "loo" and (objective.rule.needs_density or pool.operator.needs_density):
-        counts = objective.counts > 0
-        pareto_k = [np.where(counts, m.loo().pareto_k, -np.inf) for m in models.values()]
+    found = _pareto_k(fit, gathered) if fit.scores == "loo" else None
+    if found is not None:
+        pareto_k = list(np.where(objective.counts > 0, found, -np.inf))
         affected: Affected = "scores and weights" if fitter.resamples else "scores"
         remarks += examine_pareto(sources, pareto_k, fit.observations, affected)
     return [
@@ -90,6 +90,15 @@ def examine(fit: Fitted, gathered: Gathered) -> list[Remark]:
         *examine_numbers(fit, gathered.collapsed),
         *examine_weights(fit.names, fitter, solution, fit.mcse, scored),
     ]
+
+
+def _pareto_k(fit: Fitted, gathered: Gathered) -> Array | None:
+    """Pareto k̂ of the models, (K, n), where the scores rest on weighted draws."""
+    rule = fit.rule
+    weighted = rule.needs_density or (rule.needs_derivatives and fit.operator.needs_density)
+    if gathered.pareto_k is not None or not weighted:
+        return gathered.pareto_k
+    return np.stack([model.loo().pareto_k for model in (fit.models or {}).values()])
 
 
 def examine_solution(solution: Solution) -> list[Remark]:

@@ -58,7 +58,7 @@ def fit(
     if weights != SIMPLEX:
         _require_gate(weights, by, shrinkage, prior)
     design, method = vary(method, by, shrinkage, observations, random_seed, weights)
-    gathered = gather(models, method.operator, method.rule, scores, progressbar)
+    gathered = gather(models, method.operator, method.rule, scores, progressbar, int(random_seed))
     solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
     unit = unit_of(method.rule, observations)
     mcse = np.array([method.rule.mcse(each, unit) for each in gathered.collapsed])

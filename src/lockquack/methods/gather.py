@@ -14,17 +14,19 @@ from lockquack.errors import UnsupportedError, naming
 from lockquack.fitting.densities import Densities, Tables, places_of
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model, sources_of
-from lockquack.models.observations import Observations, require_inside
+from lockquack.models.observations import Observations, agreed, require_inside
 from lockquack.models.passes import Passes
 from lockquack.models.source import Source
 from lockquack.numeric import broadcast_if_constant
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
+from lockquack.prediction.distances import curves_of, distances_of_draws
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
 from lockquack.prediction.nodes import NodeGroup, lay_nodes
+from lockquack.quadrature.curves import Curves
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Rule
-from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS, Wish
+from lockquack.rules.wishes import DISTANCES, DISTRIBUTION, INTEGRAL, NEIGHBOURS, Wish
 from lockquack.words import HYVARINEN, LOG_SCORE, Text, advice
 
 
@@ -35,6 +37,8 @@ class Gathered:
     densities: Densities
     collapsed: Sequence[Collapsed]
     node_groups: Sequence[NodeGroup] = ()
+    #: Pareto k̂ of each model and observation, (K, n), where it was found on the way.
+    pareto_k: Array | None = None
 
     def with_nodes(self, node_groups: Sequence[NodeGroup]) -> Gathered:
         """Return the same with other nodes."""
@@ -47,19 +51,57 @@ class Gathered:
         return replace(self, densities=replace(self.densities, tables=known))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """For whom wishes are granted."""
+
+    models: Mapping[str, Source]
+    operator: Operator
+    rule: Rule
+    scores: Kind
+    random_seed: int
+    progressbar: bool | None
+
+    @property
+    def loo(self) -> bool:
+        """Whether observations are left out."""
+        return self.scores == "loo"
+
+
 def gather(
     models: Mapping[str, Model],
     operator: Operator,
     rule: Rule,
     scores: Kind,
     progressbar: bool | None = None,
+    random_seed: int = 0,
 ) -> Gathered:
     """Collapse the models' draws; where the rule needs more than that, evaluate them elsewhere."""
     sources = sources_of(models)
     _require_one_kind(sources)
+    collapsed = _collapse(models, operator, rule, scores, progressbar)
+    observations = next(iter(sources.values())).observations
+    unit = unit_of(rule, observations) if rule.needs_derivatives else np.ones(0)
+    jets = _stacked([each.jet for each in collapsed], unit)
+    places = places_of(list(models))
+    gathered = Gathered(Densities(jets, {}, observations.weights, places), collapsed)
+    return grant(gathered, sources, operator, rule, scores, progressbar, random_seed)
+
+
+def _collapse(
+    models: Mapping[str, Model],
+    operator: Operator,
+    rule: Rule,
+    scores: Kind,
+    progressbar: bool | None,
+) -> list[Collapsed]:
+    """Average the draws of each model at the observed outcomes, if the rule looks at these."""
     density = rule.needs_density or operator.needs_density
     collapsed = []
     for name, model in models.items():
+        if not (rule.needs_density or rule.needs_derivatives):
+            collapsed.append(Collapsed.known(np.full(model.observations.n, np.nan)))
+            continue
         with naming(f"Model {name!r}"):
             collapsed.append(
                 passes_for(model, rule).predict(
@@ -69,13 +111,23 @@ def gather(
                     progressbar=progressbar,
                 )
             )
-    observations = next(iter(sources.values())).observations
-    jets = _stacked([each.jet for each in collapsed], unit_of(rule, observations))
-    places = places_of(list(models))
-    gathered = Gathered(Densities(jets, {}, observations.weights, places), collapsed)
-    for wish in rule.wishes:
-        if not wish.is_granted_by(operator):
-            gathered = _GRANT[wish](gathered, sources, operator, rule, scores, progressbar)
+    return collapsed
+
+
+def grant(
+    gathered: Gathered,
+    models: Mapping[str, Source],
+    operator: Operator,
+    rule: Rule,
+    scores: Kind,
+    progressbar: bool | None = None,
+    random_seed: int = 0,
+) -> Gathered:
+    """Find out what the rule wants to know of pools by the operator, and is not known yet."""
+    asked = _Asked(models, operator, rule, scores, random_seed, progressbar)
+    for wish in rule.wishes_for(operator):
+        if not (wish.is_granted_by(operator) or gathered.densities.known_for(wish)):
+            gathered = _GRANT[wish](gathered, asked)
     return gathered
 
 
@@ -97,8 +149,8 @@ def _require_one_kind(models: Mapping[str, Source]) -> None:
 
 
 def unit_of(rule: Rule, observations: Observations) -> Array:
-    """Find the units in which a rule measures derivatives, one per component; none: no need."""
-    if not rule.needs_derivatives:
+    """Find the units in which a rule measures the outcome, one per component; none: no need."""
+    if not rule.has_unit:
         return np.ones(0)
     return rule.unit(observations.values, observations.weights)
 
@@ -121,42 +173,29 @@ def _stacked(jets: Sequence[Jet], unit: Array) -> Jet:
     return Jet(logp, grad, curv)
 
 
-def _lay_nodes(
-    gathered: Gathered,
-    models: Mapping[str, Source],
-    operator: Operator,
-    rule: Rule,
-    scores: Kind,
-    progressbar: bool | None,
-) -> Gathered:
+def _lay_nodes(gathered: Gathered, asked: _Asked) -> Gathered:
     """Evaluate the models where it takes to integrate pools of them."""
     what = Text(
-        f"{operator!r} cannot be fitted by the {rule.label} score, which needs its normaliser; "
-        "use ",
+        f"{asked.operator!r} cannot be fitted by the {asked.rule.label} score, which needs its "
+        "normaliser; use ",
         HYVARINEN,
         ", or ",
         advice("mix them by stack", "--operator linear"),
     )
     return gathered.with_nodes(
         lay_nodes(
-            models,
-            loo=scores == "loo",
-            of_all=operator.vanishes_with_any,
+            asked.models,
+            loo=asked.loo,
+            of_all=asked.operator.vanishes_with_any,
             what=what,
-            progressbar=progressbar,
+            progressbar=asked.progressbar,
         )
     )
 
 
-def _look_beside(
-    gathered: Gathered,
-    models: Mapping[str, Source],
-    operator: Operator,
-    rule: Rule,
-    scores: Kind,
-    progressbar: bool | None,
-) -> Gathered:
+def _look_beside(gathered: Gathered, asked: _Asked) -> Gathered:
     """Evaluate the models one below and one above each outcome."""
+    models, rule = asked.models, asked.rule
     require_evaluable(models, f"the {rule.label} score cannot be computed")
     if not are_discrete(models):
         raise UnsupportedError(
@@ -170,14 +209,71 @@ def _look_beside(
     groups = first.observation_slices()
     y = first.observations.values[:, 0]
     beside = [np.stack([y[obs] - 1, y[obs] + 1]) for obs in groups]
-    evaluate = partial(log_components, loo=scores == "loo")
+    evaluate = partial(log_components, loo=asked.loo)
     parts = map_observations(evaluate, tuple(models.values()), groups, beside)
     logp = np.concatenate(list(parts), axis=2)
     return gathered.with_tables(NEIGHBOURS, (Nodes(logp, np.zeros(logp.shape[1:])),))
 
 
+def _find_distances(gathered: Gathered, asked: _Asked) -> Gathered:
+    """Integrate the models' distribution functions, or take distances of their draws."""
+    _require_outcomes(asked)
+    observations = _observations(asked)
+    unit = unit_of(asked.rule, observations)
+    if observations.d == 1 and all(model.can.evaluate for model in asked.models.values()):
+        curves, pareto_k = _curves(asked, unit)
+        pairs = [each.pairs() for each in curves]
+    else:
+        rng = np.random.default_rng(asked.random_seed)
+        pairs, pareto_k = distances_of_draws(
+            asked.models, unit, loo=asked.loo, rng=rng, progressbar=asked.progressbar
+        )
+    return replace(gathered.with_tables(DISTANCES, tuple(pairs)), pareto_k=pareto_k)
+
+
+def _find_distribution(gathered: Gathered, asked: _Asked) -> Gathered:
+    """Evaluate the models where it takes to integrate distribution functions of their pools."""
+    _require_outcomes(asked)
+    what = Text(
+        f"{asked.operator!r} cannot be fitted by {asked.rule.label}, which needs its distribution "
+        "function; draws tell of mixtures only: use ",
+        advice("Linear()", "--operator linear"),
+    )
+    require_evaluable(asked.models, what)
+    curves, pareto_k = _curves(asked, unit_of(asked.rule, _observations(asked)))
+    return replace(gathered.with_tables(DISTRIBUTION, tuple(curves)), pareto_k=pareto_k)
+
+
+def _curves(asked: _Asked, unit: Array) -> tuple[list[Curves], Array]:
+    groups = lay_nodes(asked.models, loo=asked.loo, of_all=False, progressbar=asked.progressbar)
+    curves = curves_of(asked.models, groups, float(unit[0]), loo=asked.loo)
+    return curves, np.concatenate([group.pareto_k for group in groups], axis=1)
+
+
+def _observations(asked: _Asked) -> Observations:
+    return agreed(model.observations for model in asked.models.values())
+
+
+def _require_outcomes(asked: _Asked) -> None:
+    """Refuse outcomes that are not known, and vectors where a rule is for numbers."""
+    observations = _observations(asked)
+    if not observations.known:
+        raise UnsupportedError(
+            f"{asked.rule.label} needs the outcomes, and no model holds them. Give y= to one."
+        )
+    if observations.d > 1 and not asked.rule.is_for_mixtures:
+        raise UnsupportedError(
+            f"{asked.rule.label} is for single numbers; these outcomes have {observations.d} "
+            "components. Use ",
+            advice("EnergyScore()", "--rule energy"),
+            ".",
+        )
+
+
 #: How each wish of a rule is granted.
-_GRANT: Mapping[Wish, Callable[..., Gathered]] = {
+_GRANT: Mapping[Wish, Callable[[Gathered, _Asked], Gathered]] = {
     INTEGRAL: _lay_nodes,
     NEIGHBOURS: _look_beside,
+    DISTANCES: _find_distances,
+    DISTRIBUTION: _find_distribution,
 }

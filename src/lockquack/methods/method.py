@@ -29,7 +29,7 @@ from lockquack.fitting.varying import VaryingFitter, VaryingObjective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
 from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Operator, Selection, Superposition
-from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
+from lockquack.rules import CRPS, EnergyScore, Hyvarinen, LogScore, PairwiseScore, Rule
 
 #: How much there is to weights that depend on covariates.
 _VARYING = 4
@@ -75,6 +75,8 @@ class Method:
     complexity: int = 4
     #: Whether another method is better wherever pools can be normalised.
     is_makeshift: bool = False
+    #: Whether :func:`compare`, which ranks by log score and H, tries it without being told to.
+    is_usual: bool = True
     #: How the weights depend on covariates; None: they do not.
     varying: Varying | None = None
 
@@ -141,6 +143,8 @@ METHODS: dict[str, Method] = {
         Method(Hybrid(), Hyvarinen(), label="hybrid"),
         Method(Hoelder(), LogScore(), label="hoelder"),
         Method(Linear(), LogScore(), 1.0, label="stack", complexity=2),
+        Method(Linear(), CRPS(), 1.0, label="stack by CRPS", complexity=2, is_usual=False),
+        Method(Linear(), EnergyScore(), 1.0, label="stack by ES", complexity=2, is_usual=False),
         _formula("pseudo-BMA+", PseudoBMAPlus, 2),
         _formula("pseudo-BMA", PseudoBMA, 2),
         _formula("BMA", ModelAveraging, 2),

@@ -80,6 +80,8 @@ class Abilities:
     (True, True, True)
     """
 
+    #: Give its density at the observed outcomes; without, draws of outcomes are all there is.
+    know_density: bool = True
     #: Give the derivatives of its density in the outcome; without, there is the log score only.
     differentiate: bool = True
     #: Give its density at any outcome: ``logp_at``, ``jets_at`` and ``bulks`` work.

@@ -121,7 +121,9 @@ def drawn_mixture(
     draws, weights = [], []
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
-        outcomes = _generated(model, rng) if model.outcome_draws is None else _stored(name, model)
+        outcomes = (
+            _generated(model, rng) if model.outcome_draws is None else stored_outcomes(name, model)
+        )
         draws.append(outcomes.reshape(model.n_samples, -1))
         each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1)
         weights.append(np.repeat(share * each, model.n_components, axis=1))
@@ -170,7 +172,7 @@ class _Member:
         if source.outcome_draws is None:
             return cls(name, source, loo, None, None)
         size = source.n_samples, source.n_obs
-        outcomes = _stored(name, source).reshape(*size, source.n_components)
+        outcomes = stored_outcomes(name, source).reshape(*size, source.n_components)
         weights = _draw_weights(source, loo=loo).reshape(size)
         return cls(name, source, loo, outcomes, weights)
 
@@ -227,9 +229,11 @@ def _generated(model: Source, rng: np.random.Generator) -> Array:
     return np.stack(drawn).astype(np.int64 if model.likelihood.discrete else np.float64)
 
 
-def _stored(name: str, model: Source) -> Array:
+def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array:
+    """Outcomes that came with the draws of a model, (chain, draw, n, component)."""
     assert model.outcome_draws is not None
-    values = np.asarray(model.outcome_draws.values)
+    shape = (model.n_chains, model.n_draws, model.n_obs, model.n_components)
+    values = np.asarray(model.outcome_draws.values).reshape(shape)[:, :, obs]
     if not np.isfinite(values).all():
         raise NonFiniteError(f"The predictive draws of model {name!r} are not all finite.")
     return values

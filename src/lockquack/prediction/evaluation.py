@@ -135,6 +135,11 @@ class Evaluation:
         """Whether the densities of all models with weight are known anywhere."""
         return all(source.can.evaluate for source in self.used[0].values())
 
+    @property
+    def knows_density(self) -> bool:
+        """Whether the densities of all models with weight are known at the outcomes."""
+        return all(source.can.know_density for source in self.used[0].values())
+
     def mixed(self, n: int, rng: np.random.Generator) -> Array:
         """Draw from a mixture by the draws that its models came with or make, (draw, n, d)."""
         self.warn_of_pareto("draws")

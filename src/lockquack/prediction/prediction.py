@@ -381,7 +381,7 @@ class Prediction:
         """
         self._require_observed("pit")
         marginals = self._evaluation.marginals
-        if self._evaluation.is_scalar:
+        if self._evaluation.is_scalar and self._evaluation.knows_density:
             _ = self._evaluation.normalised  # warns of what is wrong with it
         found = intervals_and_cdf(marginals, self.observations.values.reshape(1, -1))
         return self._label(Calibrated(found).pit(random_seed)[None], None, "pit")

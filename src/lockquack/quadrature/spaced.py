@@ -165,13 +165,22 @@ class Spaced:
         x = _straighten((z - self.middle[rows]) / self.spread[rows], self.heavy)
         return self._at((x - self.start[rows]) / self.step[rows], rows)
 
+    def ends(self) -> tuple[Array, Array]:
+        """Return the outermost outcomes, (row,)."""
+        y, _ = self._places()
+        return y[0], y[-1]
+
     def on_panels(self) -> Grid:
         """Return panels between the outermost nodes, with interpolated components."""
+        return Grid.lay(self.interpolate, self.panel_line(), tails=False)
+
+    def panel_line(self) -> Line:
+        """Return break points between which panels resolve what these nodes do."""
         count = self.log_components.shape[1]
         at = np.unique(np.append(np.arange(0, count - 1, _STRIDE), count - 1))
         x = self.start[:, None] + self.step[:, None] * at
         breaks = self.middle[:, None] + self.spread[:, None] * _bend(x, self.heavy)[0]
-        return Grid.lay(self.interpolate, Line(breaks, self.line.support), tails=False)
+        return Line(breaks, self.line.support)
 
     def _places(self) -> tuple[Array, Array]:
         """Outcomes at the nodes and logs of what they stand for, (node, row)."""

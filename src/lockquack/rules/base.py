@@ -13,7 +13,8 @@ from lockquack.draws.collapse import Collapsed
 from lockquack.errors import UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.jets import Array, Jet
-from lockquack.rules.wishes import INTEGRAL, Wish
+from lockquack.operators.base import Operator
+from lockquack.rules.wishes import Wish
 from lockquack.transforms import Transform
 
 
@@ -42,17 +43,23 @@ class Rule(ABC):
     is_log_likelihood: ClassVar[bool] = False
     #: Whether it is for discrete outcomes only.
     is_for_discrete: ClassVar[bool] = False
+    #: Whether it is for mixtures only: it is known from draws, and those tell of no other pool.
+    is_for_mixtures: ClassVar[bool] = False
+    #: Whether it measures the outcome in a unit.
+    has_unit: ClassVar[bool] = False
 
     @property
     def needs_normaliser(self) -> bool:
         """Whether it needs the normalised density, or any multiple of it will do."""
-        return INTEGRAL in self.wishes
+        return any(wish.normalises for wish in self.wishes)
+
+    def wishes_for(self, operator: Operator) -> tuple[Wish, ...]:
+        """Say what it wants to know of pools by an operator."""
+        return self.wishes
 
     def with_scale(self, scale: Any) -> Rule:
         """Return the rule with another unit of the outcome, where it has one."""
-        raise UnsupportedError(
-            f"{self!r} has no scale; only the Hyvärinen score does. Leave scale out."
-        )
+        raise UnsupportedError(f"{self!r} has no scale. Leave scale out.")
 
     def suited_to(self, supports: Sequence[tuple[float, float] | None]) -> Self:
         """Return the rule for models of these supports; None: not known."""

@@ -8,25 +8,23 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from lockquack.draws.collapse import Collapsed
-from lockquack.errors import ParameterError, ScaleError
+from lockquack.errors import ParameterError
 from lockquack.families.base import Edge
 from lockquack.jets import Array
 from lockquack.numeric import as_numeric
-from lockquack.rules.base import Pooled, Rule
-from lockquack.totals import counted, standard_deviation
+from lockquack.rules.base import Pooled
+from lockquack.rules.scaled import ScaledRule
 from lockquack.transforms import Transform, get_transform, unbounded
-from lockquack.words import advice
 
 #: The transform that the models' supports determine.
 AUTO = "auto"
 
 
 @dataclass(frozen=True)
-class Hyvarinen(Rule):
+class Hyvarinen(ScaledRule):
     r"""Hyvärinen score in units of the outcome's spread, larger is better.
 
     .. math:: -\sum_j s_j^2 \bigl(2\, \partial_{jj} \log q + (\partial_j \log q)^2\bigr)
@@ -78,7 +76,6 @@ class Hyvarinen(Rule):
     Hyvärinen (2005), Estimation of non-normalized statistical models by score matching, JMLR 6.
     """
 
-    scale: ArrayLike | None = None
     transform: str | None = AUTO
     bounds: tuple[float, float] | None = None
 
@@ -88,8 +85,7 @@ class Hyvarinen(Rule):
     needs_derivatives = True
 
     def __post_init__(self) -> None:
-        if self.scale is not None:
-            object.__setattr__(self, "scale", _plain(self.scale))
+        super().__post_init__()
         if not isinstance(self.transform, str | None):
             raise ParameterError(f"transform must be a name or None; got {self.transform!r}.")
         if self.bounds is not None:
@@ -113,13 +109,7 @@ class Hyvarinen(Rule):
     @property
     @override
     def options(self) -> dict[str, Any]:
-        return {"scale": self.scale, "transform": self.transform, "bounds": self.bounds}
-
-    @override
-    def with_scale(self, scale: Any) -> Hyvarinen:
-        if self.scale is not None:
-            raise ParameterError(f"There are two scales, {self!r} and scale={scale!r}; give one.")
-        return replace(self, scale=scale)
+        return {**super().options, "transform": self.transform, "bounds": self.bounds}
 
     @cached_property
     @override
@@ -139,27 +129,6 @@ class Hyvarinen(Rule):
     @override
     def knows_support(self) -> bool:
         return self.transform != AUTO
-
-    @override
-    def unit(self, y: Array, case_weights: Array | None = None) -> Array:
-        d, n = y.shape[1], counted(case_weights, len(y))
-        if self.scale is not None:
-            return _given_unit(self.scale, d)
-        z = y if self.coordinates is None else self.coordinates.forward(y)
-        return self.unit_by(standard_deviation(z, case_weights) if n > 1 else np.zeros(d), n)
-
-    def unit_by(self, found: Array, n: int) -> Array:
-        """Return the units, given the components' standard deviations over n observations, (d,)."""
-        if self.scale is not None:
-            return _given_unit(self.scale, found.size)
-        if not (found > 0).all():
-            raise ScaleError(
-                f"The outcome does not vary (standard deviation {found.tolist()} over {n} "
-                "observations), so it has no unit. Set one ",
-                advice("with scale=", "by --scale"),
-                ".",
-            )
-        return found
 
     def is_proper_at(self, edge: Edge) -> bool:
         """Whether q h ∂ log q vanishes at such an edge, or is the same at both ends of a circle."""
@@ -209,23 +178,3 @@ def _plain_bounds(bounds: Any, transform: str | None) -> tuple[float, float]:
             f"(2, np.inf), to 'log'; got bounds={bounds!r} and transform={transform!r}."
         )
     return float(ends[0]), float(ends[1])
-
-
-def _plain(scale: Any) -> float | tuple[float, ...]:
-    """Turn numbers of any kind into those that hash, compare and go into JSON."""
-    numbers = as_numeric("scale", scale, ScaleError)
-    if numbers.ndim > 1:
-        raise ScaleError(
-            f"scale must be one number or one per component; got the shape {numbers.shape}."
-        )
-    plain = numbers.astype(np.float64).tolist()
-    return tuple(plain) if isinstance(plain, list) else float(plain)
-
-
-def _given_unit(scale: ArrayLike, d: int) -> Array:
-    unit = np.asarray(scale, dtype=np.float64)
-    if unit.shape not in ((), (1,), (d,)):
-        raise ScaleError(f"scale must be one number or {d}, one per component; got {unit.shape}.")
-    if not (np.isfinite(unit).all() and (unit > 0).all()):
-        raise ScaleError(f"scale must be positive and finite; got {scale!r}.")
-    return np.broadcast_to(unit, (d,)).copy()

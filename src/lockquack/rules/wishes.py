@@ -8,15 +8,17 @@ there becomes what is known of a pool of them. A rule with a wish that exists al
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from lockquack.jets import Array
 from lockquack.operators.base import Normaliser, Operator
-from lockquack.quadrature.nodes import Nodes
+from lockquack.quadrature.curves import Curves
+from lockquack.quadrature.nodes import Nodes, Table
+from lockquack.quadrature.pairs import Pairs
 
 
 class Answer(ABC):
@@ -40,13 +42,21 @@ class Wish(ABC):
     """A kind of places where a rule wants to know the models' densities."""
 
     name: ClassVar[str]
+    #: What is known of the models once it is granted.
+    table: ClassVar[type[Table]] = Nodes
+    #: Whether what a pool comes to depends on its normaliser.
+    normalises: ClassVar[bool] = False
 
     def is_granted_by(self, operator: Operator) -> bool:
         """Whether the operator alone answers, so that no model need be asked."""
         return False
 
+    def found_in(self, tables: Mapping[Wish, Sequence[Table]]) -> tuple[Any, ...]:
+        """Return what is known for it among what is known for any; empty: nothing."""
+        return tuple(tables.get(self, ()))
+
     @abstractmethod
-    def answer(self, operator: Operator, tables: Sequence[Nodes], n_obs: int) -> Answer:
+    def answer(self, operator: Operator, tables: Sequence[Any], n_obs: int) -> Answer:
         """Prepare the answer from what is known of the models, group by group of observations."""
 
 
@@ -55,6 +65,7 @@ class Integral(Wish):
     """The log of the pool's integral over all outcomes, (n,): its normaliser."""
 
     name: ClassVar[str] = "integral"
+    normalises: ClassVar[bool] = True
 
     def is_granted_by(self, operator: Operator) -> bool:
         """Whether pools are densities already."""
@@ -78,9 +89,47 @@ class Neighbours(Wish):
         return _AtPlaces(operator, np.concatenate([nodes.logp for nodes in tables], axis=-1))
 
 
+@dataclass(frozen=True)
+class Distances(Wish):
+    """Mean distance of a mixture to the outcome, less half its own mean difference, (n,).
+
+    Quadratic in the weights: draws of the models are enough.
+    """
+
+    name: ClassVar[str] = "distances"
+    table: ClassVar[type[Table]] = Pairs
+    normalises: ClassVar[bool] = True
+
+    def found_in(self, tables: Mapping[Wish, Sequence[Table]]) -> tuple[Pairs, ...]:
+        """Return matrices, or make them of distribution functions."""
+        known: tuple[Pairs, ...] = super().found_in(tables)
+        return known or tuple(each.pairs() for each in DISTRIBUTION.found_in(tables))
+
+    def answer(self, operator: Operator, tables: Sequence[Pairs], n_obs: int) -> Answer:
+        """Prepare the quadratic form."""
+        return _Quadratic(operator, np.concatenate([part.matrix for part in tables], axis=-1))
+
+
+@dataclass(frozen=True)
+class Distribution(Wish):
+    """The same of any pool of densities, from its distribution function, (n,)."""
+
+    name: ClassVar[str] = "distribution"
+    table: ClassVar[type[Table]] = Curves
+    normalises: ClassVar[bool] = True
+
+    def answer(self, operator: Operator, tables: Sequence[Curves], n_obs: int) -> Answer:
+        """Prepare sums over the nodes of a quadrature."""
+        return _FromCurves(n_obs, tuple(tables), operator)
+
+
 INTEGRAL, NEIGHBOURS = Integral(), Neighbours()
+DISTANCES, DISTRIBUTION = Distances(), Distribution()
 #: All wishes, by name.
-WISHES: dict[str, Wish] = {wish.name: wish for wish in (INTEGRAL, NEIGHBOURS)}
+WISHES: dict[str, Wish] = {
+    wish.name: wish for wish in (INTEGRAL, NEIGHBOURS, DISTANCES, DISTRIBUTION)
+}
+G = TypeVar("G", Normaliser, Curves)
 
 
 @dataclass(frozen=True)
@@ -106,19 +155,91 @@ class _LogNorms(_Zero):
     groups: tuple[Normaliser, ...]
 
     def value(self, x: Array) -> Array:
-        return np.concatenate([group.log_norm(part) for group, part in self._parts(x)])
+        return np.concatenate([group.log_norm(part) for group, part in _parts(self.groups, x)])
 
     def tangents(self, x: Array) -> tuple[Array, Array]:
-        norms = [group.tangents(part) for group, part in self._parts(x)]
-        slopes = np.concatenate([slope for _, slope in norms], axis=1)
-        return np.concatenate([value for value, _ in norms]), slopes
+        return _side_by_side([group.tangents(part) for group, part in _parts(self.groups, x)])
 
-    def _parts(self, x: Array) -> Iterator[tuple[Normaliser, Array]]:
-        """Go through the groups with their own parameters, where these differ."""
-        start = 0
-        for group in self.groups:
-            yield group, x if x.ndim == 1 else x[:, start : start + group.n_obs]
-            start += group.n_obs
+
+@dataclass(frozen=True)
+class _FromCurves(Answer):
+    """Distances of the distribution function of a pool to outcomes, by groups of these."""
+
+    n_obs: int
+    groups: tuple[Curves, ...]
+    operator: Operator
+
+    def value(self, x: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            found = [
+                group.distance(self.operator.pool_density(group.logp, part))
+                for group, part in _parts(self.groups, x)
+            ]
+        return np.concatenate(found)
+
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        with np.errstate(invalid="ignore"):
+            found = [
+                group.tangents(*self.operator.expand_density(group.logp, part))
+                for group, part in _parts(self.groups, x)
+            ]
+        return _side_by_side(found)
+
+    def of_model(self, k: int) -> Array:
+        return np.concatenate([group.distance(group.logp[k]) for group in self.groups])
+
+
+@dataclass(frozen=True)
+class _Quadratic(Answer):
+    """Quadratic forms in the weights of a mixture."""
+
+    operator: Operator
+    matrix: Array  # (K, K, n)
+
+    def value(self, x: Array) -> Array:
+        return self._form(np.exp(self.operator.pool_density(self._alone(x), x)))[0]
+
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        with np.errstate(invalid="ignore"):
+            logs, slopes = self.operator.expand_density(self._alone(x), x)
+        weights = np.exp(logs)
+        value, along = self._form(weights)
+        # A model without weight stays without, whatever the logarithm of that does.
+        slopes = np.where(weights > 0, weights * slopes, 0.0)
+        return value, 2.0 * (slopes * along).sum(axis=1)
+
+    def of_model(self, k: int) -> Array:
+        return self.matrix[k, k]
+
+    def _alone(self, x: Array) -> Array:
+        """Log densities at K outcomes, of which each is possible under one model only.
+
+        A mixture of them has the weights of the models there, however it is made.
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.eye(len(self.matrix)))
+        n = x.shape[1] if x.ndim > 1 else 1
+        return np.repeat(logs[..., None], n, axis=2)
+
+    def _form(self, weights: Array) -> tuple[Array, Array]:
+        along = np.einsum(
+            "jkn,kn->jn", self.matrix, np.broadcast_to(weights, self.matrix.shape[1:])
+        )
+        return (weights * along).sum(axis=0), along
+
+
+def _parts(groups: Sequence[G], x: Array) -> Iterator[tuple[G, Array]]:
+    """Go through groups of observations with their own parameters, where these differ."""
+    start = 0
+    for group in groups:
+        yield group, x if x.ndim == 1 else x[:, start : start + group.n_obs]
+        start += group.n_obs
+
+
+def _side_by_side(found: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Join values and slopes of groups of observations."""
+    slopes = np.concatenate([slope for _, slope in found], axis=1)
+    return np.concatenate([value for value, _ in found]), slopes
 
 
 @dataclass(frozen=True)

@@ -123,10 +123,10 @@ def hold_draws(
     observations: Observations, logp: Any, grad: Any, curv: Any, likelihood: Likelihood
 ) -> ArraySource | ChunkedSource:
     """Hold arrays of log densities and, if there are any, of their derivatives, as they are."""
-    draws = {"logp": _sample_first("logp", logp, observations, vector=False)}
+    draws = {"logp": sample_first("logp", logp, observations, vector=False)}
     if _both_given(grad, curv):
-        draws["grad"] = _sample_first("grad", grad, observations, vector=True)
-        draws["curv"] = _sample_first("curv", curv, observations, vector=True)
+        draws["grad"] = sample_first("grad", grad, observations, vector=True)
+        draws["curv"] = sample_first("curv", curv, observations, vector=True)
     merge_labels({"logp": logp, "grad": grad, "curv": curv})
     shape = draws["logp"].shape[:2]
     if 0 in shape:
@@ -214,7 +214,7 @@ def labelled_like(y: Any, logp: Any) -> Any:
     return y
 
 
-def _sample_first(name: str, given: Any, observations: Observations, *, vector: bool) -> Any:
+def sample_first(name: str, given: Any, observations: Observations, *, vector: bool) -> Any:
     """Bring an array to (chain, draw, obs[, component]), as a view where that is possible.
 
     Scalar outcomes have no axis of components.

@@ -1,16 +1,23 @@
-"""Locking by the Hyvärinen score: a convex quadratic programme."""
+r"""Quadratic programmes: weights by scores that are quadratic in them.
+
+.. math:: \min_{w \in \Delta} \; w' Q w + 2 c' w - \log \mathrm{prior}(w), \qquad
+   Q = \sum_i Q_i, \quad c = \sum_i c_i .
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 
 import numpy as np
 from typing_extensions import override
 
 from lockquack.fitting.convex import ConvexFitter
-from lockquack.jets import Array, Jet
+from lockquack.fitting.forms import Forms, OfJets, OfMatrices, symmetric
+from lockquack.jets import Array
 from lockquack.numeric import cut
 from lockquack.operators.base import Places
+from lockquack.rules.wishes import DISTANCES
 from lockquack.solvers.base import Solution
 from lockquack.solvers.nonnegative_qp import nonnegative_qp
 from lockquack.solvers.simplex_qp import simplex_qp
@@ -21,24 +28,21 @@ _NUMBERS_AT_ONCE = 2**17
 _NEARLY_ALL = 0.99
 
 
-class LockingHyvarinen(ConvexFitter):
-    r"""Locking weights by the Hyvärinen score.
-
-    The pooled gradient and curvature are linear in the weights, so minus the total score is
-
-    .. math:: w' Q w + 2 c' w, \qquad Q = \sum_{ij} G_{ij} G_{ij}', \quad c = \sum_{ij} C_{ij},
-
-    with :math:`G_{ij}` and :math:`C_{ij}` the K models' gradients and curvatures in units of the
-    outcome.
-    """
+class QuadraticFitter(ConvexFitter):
+    """Weights by a score that is quadratic in them."""
 
     kind = "quadratic programme, certified"
     most_deletions = 100_000
 
+    @property
+    @abstractmethod
+    def forms(self) -> Forms:
+        """The quadratic form of each observation."""
+
     @cached_property
     def quadratic(self) -> tuple[Array, Array]:
         """Q and c."""
-        return quadratic_form(self.objective.jets, self.objective.case_weights)
+        return self.forms.total(self.objective.case_weights)
 
     @override
     def solve(self) -> Solution:
@@ -46,30 +50,28 @@ class LockingHyvarinen(ConvexFitter):
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        jets = self.objective.jets
-        row, column = np.triu_indices(self.objective.K)
-        upper = np.zeros((len(counts), row.size))
-        for obs in cut(slice(0, counts.shape[1]), max(1, _NUMBERS_AT_ONCE // row.size)):
+        forms, K = self.forms, self.objective.K
+        size = K * (K + 1) // 2
+        upper = np.zeros((len(counts), size))
+        for obs in cut(slice(0, counts.shape[1]), max(1, _NUMBERS_AT_ONCE // size)):
             # A matrix product sums the upper triangles of these observations' K × K matrices.
-            upper += counts[:, obs] @ triangles(jets.grad[:, obs]).T
-        Q = np.empty((len(counts), self.objective.K, self.objective.K))
-        Q[:, row, column] = upper
-        Q[:, column, row] = upper
-        return self._solve(Q, counts @ jets.curv.sum(axis=2).T).x
+            upper += counts[:, obs] @ forms.triangles(obs).T
+        return self._solve(symmetric(upper, K), counts @ forms.linear.T).x
 
     @override
     def without_each(self, chosen: Places, x: Array) -> Array:
         Q, c = self.quadratic
-        jets, counts = self.objective.jets[:, chosen], self.objective.counts[chosen]
-        own = np.einsum("jnd,knd->njk", jets.grad, jets.grad) * counts[:, None, None]
-        rest_Q, rest_c = Q - own, c - (jets.curv.sum(axis=2) * counts).T
+        forms, counts = self.forms, self.objective.counts[chosen]
+        own = np.moveaxis(forms.matrices(chosen), 2, 0) * counts[:, None, None]
+        linear = forms.linear
+        rest_Q, rest_c = Q - own, c - (linear[:, chosen] * counts).T
         # Of what is left after nearly all was taken away, rounding would be too large a part.
         dominates = np.einsum("njj->nj", own) > _NEARLY_ALL * np.diagonal(Q)
-        sizes = np.abs(self.objective.jets.curv.sum(axis=2)) * self.objective.counts
+        sizes = np.abs(linear) * self.objective.counts
         dominates |= (sizes[:, chosen] > _NEARLY_ALL * sizes.sum(axis=1, keepdims=True)).T
         for i in np.flatnonzero(dominates.any(axis=1)).tolist():
             rest = self.counts_without(chosen[[i]])[0]
-            rest_Q[i], rest_c[i] = quadratic_form(self.objective.jets, rest)
+            rest_Q[i], rest_c[i] = forms.total(rest)
         return self._solve(rest_Q, rest_c).x
 
     def value(self, x: Array) -> float:
@@ -95,14 +97,11 @@ class LockingHyvarinen(ConvexFitter):
 
     @override
     def slopes_each(self, weights: Array) -> Array:
-        jets = self.objective.jets
-        along = np.einsum("k,knj->nj", weights, jets.grad)
-        return 2.0 * (np.einsum("knj,nj->kn", jets.grad, along) + jets.curv.sum(axis=2))
+        return self.forms.slopes(weights)
 
     @override
     def hessians_each(self, weights: Array) -> Array:
-        grad = self.objective.jets.grad
-        return 2.0 * np.einsum("jnd,knd->jkn", grad, grad)
+        return 2.0 * self.forms.matrices(slice(None))
 
     @override
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
@@ -118,14 +117,32 @@ class LockingHyvarinen(ConvexFitter):
         return solver(Q, c, self.objective.concentration - 1.0)
 
 
-def quadratic_form(jets: Jet, counts: Array | None) -> tuple[Array, Array]:
-    """Q and c of the jets of some experts, every observation as often as it counts."""
-    grad = jets.grad if counts is None else np.sqrt(counts)[:, None] * jets.grad
-    flat = grad.reshape(len(grad), -1)
-    c = jets.curv.sum(axis=(1, 2)) if counts is None else jets.curv.sum(axis=2) @ counts
-    return flat @ flat.T, c
+class LockingHyvarinen(QuadraticFitter):
+    r"""Locking weights by the Hyvärinen score.
+
+    The pooled gradient and curvature are linear in the weights, so minus the total score is
+
+    .. math:: w' Q w + 2 c' w, \qquad Q = \sum_{ij} G_{ij} G_{ij}', \quad c = \sum_{ij} C_{ij},
+
+    with :math:`G_{ij}` and :math:`C_{ij}` the K models' gradients and curvatures in units of the
+    outcome.
+    """
+
+    @property
+    @override
+    def forms(self) -> Forms:
+        return OfJets(self.objective.jets)
 
 
-def triangles(grad: Array) -> Array:
-    """Upper triangles of Σ_j G_ij G_ij' for each observation i: (K, n, d) → (K (K + 1) / 2, n)."""
-    return np.concatenate([np.einsum("kij,ij->ki", grad[k:], each) for k, each in enumerate(grad)])
+class LinearEnergy(QuadraticFitter):
+    r"""Weights of a mixture by CRPS or energy score.
+
+    The distribution function of a mixture is linear in the weights, so minus the score is
+    :math:`w' Q_i w` with the matrices of :mod:`lockquack.quadrature.pairs`.
+    """
+
+    @cached_property
+    @override
+    def forms(self) -> Forms:
+        tables = self.objective.densities.known_for(DISTANCES)
+        return OfMatrices(np.concatenate([table.matrix for table in tables], axis=-1))

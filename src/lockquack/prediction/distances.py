@@ -1,0 +1,163 @@
+"""Distances of the models' predictions to the outcomes and to each other.
+
+For CRPS and energy score: from densities where these are known everywhere, from predictive draws,
+stored or generated, where they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockquack.errors import UnsupportedError, naming
+from lockquack.jets import Array
+from lockquack.models.source import Source
+from lockquack.operators import Linear
+from lockquack.operators.pool import OneModel, Pool
+from lockquack.parallel.progress import progress_bar
+from lockquack.prediction.distribution import distribution_of
+from lockquack.prediction.draws import stored_outcomes
+from lockquack.prediction.members import components, predictive_densities
+from lockquack.prediction.nodes import NodeGroup, general_pools
+from lockquack.quadrature.curves import (
+    Curves,
+    broken_at,
+    curves_on_outcomes,
+    curves_on_panels,
+    within,
+)
+from lockquack.quadrature.grid import Components, Grid, Rows
+from lockquack.quadrature.pairs import Pairs, pairs_of_numbers, pairs_of_vectors
+from lockquack.quadrature.spaced import Spaced
+
+#: Most draws of a model whose distances to all others are taken, for vector outcomes.
+_MOST_VECTORS = 1000
+
+
+def curves_of(
+    models: Mapping[str, Source], groups: Sequence[NodeGroup], unit: float, *, loo: bool
+) -> list[Curves]:
+    """Evaluate the models on panels that end at the outcomes, with the help of nodes."""
+    every = tuple(models.values())
+    y = every[0].observations.values[:, 0]
+    return [_curves(every, group, y[group.obs], unit, loo=loo) for group in groups]
+
+
+def _curves(
+    models: Sequence[Source], group: NodeGroup, y: Array, unit: float, *, loo: bool
+) -> Curves:
+    if group.grid is None:
+        assert group.outcomes is not None
+        return curves_on_outcomes(group.nodes.logp, group.outcomes, y, unit)
+
+    densities: list[Components] = []  # weights of the draws take time to find, once
+
+    def evaluate(at: Array, rows: Rows) -> Array:
+        if not densities:
+            densities.append(components(predictive_densities(models, group.obs, loo=loo)))
+        return densities[0](at, rows)
+
+    return curves_on_panels(_broken(group.grid, evaluate, y, len(models)), y, unit)
+
+
+def _broken(grid: Grid | Spaced, evaluate: Components, y: Array, K: int) -> Grid:
+    """Lay panels of which each outcome is an end; between smooth nodes densities are known."""
+    smooth: Spaced | None = grid if isinstance(grid, Spaced) else None
+    for k in range(K):
+        smooth = None if smooth is None else smooth.smooth(evaluate, OneModel(k))
+    if smooth is None:
+        line = broken_at(grid.line, y)
+        return Grid.lay(evaluate, line).refined(evaluate, *general_pools(K))
+    known = within(smooth.interpolate, *smooth.ends())
+    return Grid.lay(known, broken_at(smooth.panel_line(), y), tails=False)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Outcomes that a model draws at some observations, and their weights."""
+
+    outcomes: Array  # (sample, n, d)
+    weights: Array  # (sample, n), not normalised
+    pareto_k: Array  # (n,)
+
+
+def distances_of_draws(
+    models: Mapping[str, Source],
+    unit: Array,
+    *,
+    loo: bool,
+    rng: np.random.Generator,
+    progressbar: bool | None = None,
+) -> tuple[list[Pairs], Array]:
+    """Take distances of all draws, by groups of observations; also Pareto k̂, (K, n)."""
+    _require_draws(models)
+    models = {name: model.left_out() if loo else model for name, model in models.items()}
+    observations = next(iter(models.values())).observations
+    found, pareto_k = [], []
+    with progress_bar(observations.n, "distances of draws", progressbar) as advance:
+        for obs in next(iter(models.values())).observation_slices():
+            drawn = []
+            for name, model in models.items():
+                with naming(f"Model {name!r}"):
+                    drawn.append(_draw(name, model, obs, loo, rng))
+            y = observations.values[obs] / unit
+            found.append(Pairs(_distances(drawn, y, unit)))
+            pareto_k.append(np.stack([each.pareto_k for each in drawn]))
+            advance(obs.stop - obs.start)
+    return found, np.concatenate(pareto_k, axis=1)
+
+
+def _distances(drawn: Sequence[_Drawn], y: Array, unit: Array) -> Array:
+    weights = [each.weights for each in drawn]
+    if y.shape[1] == 1:
+        numbers = [each.outcomes[..., 0] / unit for each in drawn]
+        return pairs_of_numbers(numbers, weights, y[:, 0])
+    some = [slice(None, None, -(-len(each.weights) // _MOST_VECTORS)) for each in drawn]
+    vectors = [each.outcomes[rows] / unit for each, rows in zip(drawn, some, strict=True)]
+    thinned = [each[rows] for each, rows in zip(weights, some, strict=True)]
+    return pairs_of_vectors(vectors, thinned, y)
+
+
+def _draw(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Generator) -> _Drawn:
+    """Take a model's stored outcomes, or draw one for each of its draws."""
+    n = obs.stop - obs.start
+    if model.outcome_draws is None and not model.can.draw:
+        return _quantiles(model, obs, loo)
+    size = (model.n_samples, n, model.n_components)
+    if model.outcome_draws is None:
+        each = np.arange(model.n_draws)
+        drawn = [model.draw_outcomes(chain, each, obs, rng) for chain in range(model.n_chains)]
+        outcomes = np.stack(drawn).reshape(size)
+    else:
+        outcomes = stored_outcomes(name, model, obs).reshape(size).astype(np.float64)
+    logs, pareto_k = model.draw_weights(obs, loo=loo)
+    weights = np.ones(size[:2]) if logs is None else np.exp(logs).reshape(size[:2])
+    # What corresponds to no outcome is as if it had not been drawn.
+    missing = np.asarray(np.isnan(outcomes).any(axis=2))
+    return _Drawn(
+        np.where(missing[..., None], 0.0, outcomes), np.where(missing, 0.0, weights), pareto_k
+    )
+
+
+def _quantiles(model: Source, obs: slice, loo: bool) -> _Drawn:
+    """Take quantiles of a density from which outcomes cannot be drawn, at equal steps."""
+    alone = Pool(Linear(), np.ones(1), 1)
+    found = distribution_of({"": model}, alone, loo=loo, slices=[obs], progressbar=False)
+    levels = (np.arange(model.n_samples) + 0.5) / model.n_samples
+    outcomes = found.quantile(levels)[..., None]
+    return _Drawn(outcomes, np.ones(outcomes.shape[:2]), found.pareto_k[0])
+
+
+def _require_draws(models: Mapping[str, Source]) -> None:
+    """Refuse models without draws of outcomes, or a density that could take their place."""
+    for name, model in models.items():
+        evaluable = model.can.evaluate and model.n_components == 1
+        if not (model.outcome_draws is not None or model.can.draw or evaluable):
+            raise UnsupportedError(
+                f"Model {name!r} {model.known_where} and has no predictive draws, so its distance "
+                "to the outcomes is not known. Make it with from_family or a PPL adapter, read it "
+                "from a file with a group posterior_predictive (one outcome for each draw of the "
+                "log likelihood), or give its draws to lq.from_draws."
+            )
