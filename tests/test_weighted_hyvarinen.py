@@ -21,8 +21,10 @@ from lockquack.errors import (
     UnknownNameError,
 )
 from lockquack.families import FAMILIES, Edge
+from lockquack.methods.examine import _pooled_order
 from lockquack.methods.gather import gather
 from lockquack.operators import Linear, Locking, Superposition
+from lockquack.operators.pool import Pool
 from lockquack.remarks.support import SlowEdge
 from lockquack.rules import RULES, Hyvarinen, LogScore, PairwiseScore, get_rule
 from lockquack.rules.base import Pooled
@@ -336,6 +338,25 @@ def test_edges_that_the_score_bears(transform, at, borne_from):
     assert rule.is_proper_at(Edge(at, borne_from + 0.01))
     assert not rule.is_proper_at(Edge(at, borne_from - 0.01))
     assert rule.is_proper_at(Edge(np.inf, 0.0))
+
+
+def test_rounding_makes_no_edge(rng):
+    """Student's t of log y goes like 1/y at 0, a limit that pools of such models keep exactly."""
+    y = rng.gamma(3.0, size=8)
+    models = {"exponential": lq.from_family("exponential", y=y, lam=5 + rng.random((2, 20)))}
+    for name, mu in (("a", 0.9), ("b", 1.0)):
+        draws = mu + 0.1 * rng.normal(size=(2, 20))
+        models[name] = lq.from_family(
+            "student_t", y=y, transform="log", nu=5.0, mu=draws, sigma=0.5
+        )
+    by = {"x": rng.normal(size=8)}
+    one, other = (
+        fitted(models, "locking", Hyvarinen(), prior=1.0, **more)
+        for more in ({}, {"by": by, "shrinkage": np.inf})
+    )
+    np.testing.assert_allclose(other.weights.isel(obs_id=0), one.weights, atol=1e-6)
+    for w in rng.dirichlet(np.ones(3), size=50):
+        assert _pooled_order([-1.0, -1.0, -1.0], Pool(Locking(), w[:, None], 3)) == -1.0
 
 
 def test_slow_edges_are_noted_unless_weighted(rng):

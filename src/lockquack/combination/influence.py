@@ -20,6 +20,7 @@ from lockquack.fitting.influence import (
     changes_of,
     deciding,
     delete_roughly,
+    moves,
     which_exactly,
 )
 from lockquack.fitting.resampling import Resampling
@@ -135,7 +136,7 @@ class Influence:
     @property
     def deciding(self) -> list[int]:
         """Positions of the observations that decide the weights, the most important first."""
-        return deciding(self.deletions.moved).tolist()
+        return self.deletions.deciding.tolist()
 
     def to_dataset(self) -> xr.Dataset:
         """Return everything by its name, over observations and models.
@@ -240,10 +241,10 @@ class Influence:
             else (f"{count} of {n} observations: {ways}; the others to first order")
         )
         error = "" if np.isnan(se) else f" ± {se:.1f}"
+        most = "observation that adds" if self.reversing == 1 else "observations that add"
         even = (
-            f"This difference is as unevenly spread as if {self.effective:.0f} of the {n} "
-            f"observations made all of it. It would change its sign without the {self.reversing} "
-            "observation(s) that add most to it."
+            f"This difference rests on about {self.effective:.0f} of the {n} observations. Without "
+            f"the {self.reversing} {most} most to it, its sign would be the other one."
         )
         return [
             f"{self.label} minus {self.against}, each observation scored by weights fitted without "
@@ -374,9 +375,11 @@ def _best(fit: Combination) -> int:
 def _delete_each(fit: Combination, exact: bool | None, progressbar: bool | None) -> Deletions:
     fitter, x, n = fit.fitter, fit.solution.x, fit.observations.n
     if exact or (exact is None and n <= fitter.most_deletions) or not fitter.is_optimum:
-        found = _without_each(fit, np.arange(n), progressbar)
-        scores = fit.objective.scores_each(found.T)
-        return Deletions(changes_of(fitter, x, found), scores, np.ones(n, dtype=np.bool_))
+        every = np.arange(n)
+        found = _without_each(fit, every, progressbar)
+        changes, scores = changes_of(fitter, x, found), fit.objective.scores_each(found.T)
+        decide = deciding(fitter, x, moves(changes), every, found)
+        return Deletions(changes, scores, np.ones(n, dtype=np.bool_), decide)
     rough = delete_roughly(fitter, x)
     chosen = which_exactly(rough)
     found = _without_each(fit, chosen, progressbar)
@@ -386,7 +389,7 @@ def _delete_each(fit: Combination, exact: bool | None, progressbar: bool | None)
         (rough.exact, np.True_),
     ):
         part[..., chosen] = values
-    return replace(rough)
+    return replace(rough, deciding=deciding(fitter, x, rough.moved, chosen, found))
 
 
 def _without_each(fit: Combination, chosen: Places, progressbar: bool | None) -> Array:

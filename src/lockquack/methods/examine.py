@@ -14,7 +14,7 @@ from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.identifiability import collinear, duplicates
-from lockquack.fitting.influence import deciding, look_closely
+from lockquack.fitting.influence import changes_of, deciding, look_closely
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array, softmax
@@ -140,11 +140,11 @@ def examine_influence(fit: Fitted) -> list[Remark]:
     few = np.count_nonzero(objective.counts) < _FEWEST_TO_LOOK_AT
     if few or costly or objective.K < 2 or not fitter.resamples or fit.pool.varies:
         return []
-    moved, close, changes = look_closely(fitter, x)
-    found = [i for i in deciding(moved).tolist() if i in close]
+    moved, close, without = look_closely(fitter, x)
+    found = deciding(fitter, x, moved, close, without).tolist()
     if not found:
         return []
-    change = changes[:, np.flatnonzero(close == found[0])[0]]
+    change = changes_of(fitter, x, without[close == found[0]])[:, 0]
     return few_decide(fit.names, objective.mean_weights(x), change, found, fit.observations)
 
 
@@ -326,7 +326,8 @@ def _pooled_order(orders: Sequence[float | None], pool: Pool) -> float:
     with np.errstate(invalid="ignore"):
         slopes = np.diff(pooled, axis=0)[0] / np.diff(log_distance)[0]
     known = np.asarray(np.isfinite(pooled).all(axis=0))
-    return float(np.where(known, slopes, np.inf).min())
+    # An order of exactly -1 is a case of its own, which rounding must not hide.
+    return float(np.where(known, slopes, np.inf).min().round(12))
 
 
 def examine_tails(models: Mapping[str, Source], pool: Pool) -> list[Remark]:

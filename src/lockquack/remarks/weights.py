@@ -102,8 +102,9 @@ class FewDecide(Remark):
     title = "A few observations decide"
     meaning = (
         "Without one of these observations at least a quarter of the weight would go to other "
-        "models, and at least two fifths of the variance of the weights come from it alone. The "
-        "other observations hardly determine the weights, and the standard errors are unreliable."
+        "models, and the other observations agree on that: by their scores alone the weights "
+        "without it are better by a standard error or more. At least two fifths of the variance "
+        "of the weights come from it, so that their standard errors are unreliable."
     )
     remedy = (
         "Look at the observation: is it right, and do the models mean to describe it? "
