@@ -146,6 +146,31 @@ def test_weights_are_those_of_the_library(run, models):
     assert record["table"]["[lock]"]["weight"] is None
 
 
+def test_files_with_log_densities_only_are_stacked(run, models):
+    status, said, heard = run("weights", "normal.nc", "student.nc", "--json")
+    assert status == 0
+    assert "--family" in heard
+    assert json.loads(said)["operator"] == "linear"
+    assert_same(weights_of(said), lq.stack(models))
+
+
+def test_counts_are_locked_by_the_log_score(run, folder):
+    y = np.random.default_rng(3).poisson(4.0, size=20)
+    trees = {}
+    for name, mu in (("low", 3.0), ("high", 6.0)):
+        trees[name] = mu + 0.1 * np.random.default_rng(4).random((CHAINS, DRAWS))
+        groups = {
+            "posterior": xr.Dataset({"mu": (("chain", "draw"), trees[name])}),
+            "observed_data": xr.Dataset({"y": ("i", y)}),
+        }
+        xr.DataTree.from_dict(groups).to_netcdf(folder / f"{name}.nc", engine="h5netcdf")
+    status, said, heard = run("weights", "low.nc", "high.nc", "--family", "poisson", "--json")
+    assert (status, json.loads(said)["operator"]) == (0, "locking")
+    assert "by the log score" in heard
+    counts = {name: lq.from_family("poisson", y=y, mu=mu) for name, mu in trees.items()}
+    assert_same(weights_of(said), lq.lock(counts, rule="log"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "combine"),
     [
@@ -449,8 +474,8 @@ WRONG = [
     (["weights", "data.csv", "--y", "data.csv:z"], 2, "Unknown column"),
     (["weights", "data.csv", "--y", "data.csv"], 1, "by --var-name"),
     (["weights", "normal.nc", "normal.zarr"], 1, "NAME=normal.nc"),
-    (["weights", "normal.nc", "student.nc"], 1, "--operator linear"),
-    (["weights", "normal.nc", "student.nc"], 1, "Name its likelihood by --family"),
+    (["weights", "normal.nc", "student.nc", "--operator", "locking"], 1, "--operator linear"),
+    (["weights", "normal.nc", "student.nc", "--rule", "hyvarinen"], 1, "likelihood by --family"),
     (["weights", "normal.nc", "student.nc", "--operator", "superposition"], 1, "--family"),
     (["weights", "normal.nc", "student.nc", "--rule", "log"], 1, "; use --rule hyvarinen, or"),
     (["weights", "normal.nc", "--family", "half_cauchy"], 1, "use --score-transform log"),

@@ -81,7 +81,7 @@ def test_table(fit):
 def test_text_and_html(fit):
     text = str(fit)
     assert text.startswith("Locking, fitted by the leave-one-out Hyvärinen score (larger is")
-    assert "Certified: within" in text
+    assert "Certified optimum: no other weights raise the score" in text
     assert all(len(line) <= 94 for line in text.splitlines())
     for name in ("left", "right", "far"):
         assert name in text

@@ -158,6 +158,6 @@ def test_from_the_shell(given, tmp_path, capsys):
         )
     capsys.readouterr()
     assert cli.main(["sample", *files, *options, str(tmp_path / "d.nc")]) == 0
-    status = cli.main(["sample", *files, "-o", str(tmp_path / "e.nc")])
+    status = cli.main(["sample", *files, "--operator", "locking", "-o", str(tmp_path / "e.nc")])
     assert status == 1
     assert "Mix by --operator linear" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockquack.cli.options import progressbar
+from lockquack.cli.output import say
 from lockquack.cli.sources import read_by
 from lockquack.combination.combination import Combination
 from lockquack.combination.verbs import combine, quack
@@ -18,8 +19,34 @@ from lockquack.rules import Hyvarinen, Rule, get_rule
 from lockquack.rules.hyvarinen import AUTO
 
 
+def choose_operator(models: Mapping[str, Model], options: Namespace) -> str:
+    """Set the operator, where none is asked for, to what these models allow; tell what to say.
+
+    Locking, by the log score where an outcome has no derivative but densities are known anywhere,
+    as of counts; else stacking, for which log densities are enough.
+    """
+    if options.operator is not None:
+        return ""
+    options.operator = "locking"
+    if options.rule is not None or options.score_transform != AUTO:
+        return ""
+    if all(model.source.can.differentiate for model in models.values()):
+        return ""
+    if all(model.source.can.evaluate for model in models.values()):
+        options.rule = "log"
+        return "these outcomes have no derivatives, so the models are locked by the log score."
+    options.operator = "linear"
+    return (
+        "the files hold log densities only, so the models are mixed (stacking), for which these "
+        "are enough. To lock them, name their likelihoods by --family."
+    )
+
+
 def fit_models(models: Mapping[str, Model], options: Namespace) -> Combination:
     """Combine models as the options say."""
+    chosen = choose_operator(models, options)
+    if chosen:
+        say(chosen, options)
     rule = _rule(options)
     common: dict[str, Any] = {
         "prior": options.prior,

@@ -86,17 +86,17 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--operator",
         type=choice("operator", OPERATORS),
-        default="locking",
         metavar="NAME",
-        help=f"how the densities are pooled: {', '.join(OPERATORS)} (default: locking)",
+        help=f"how the densities are pooled: {', '.join(OPERATORS)} (default: locking; of files "
+        "that hold log densities only linear, that is stacking)",
     )
     group.add_argument(
         "--rule",
         type=choice("rule", RULES),
         metavar="NAME",
         help=f"the score that the weights maximise: {', '.join(RULES)} (default: hyvarinen for "
-        "locking and hybrid; log for linear, hoelder and selection; for superposition log where "
-        "the densities are known anywhere, else hyvarinen)",
+        "locking and hybrid; log for linear, hoelder, selection and counts; for superposition log "
+        "where the densities are known anywhere, else hyvarinen)",
     )
     group.add_argument(
         "--prior",

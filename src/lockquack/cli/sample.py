@@ -57,7 +57,7 @@ def _add_options(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    from lockquack.cli.fitting import fit_models, is_doubtful
+    from lockquack.cli.fitting import choose_operator, fit_models, is_doubtful
     from lockquack.cli.output import hear_warnings, require_writable, say
     from lockquack.cli.sources import read_models
     from lockquack.errors import ParameterError
@@ -69,7 +69,10 @@ def _run(options: Namespace) -> int:
     require_writable(options, stores=[options.output])
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         models = read_models(options)
+        chosen = choose_operator(models, options)
         _require_draws(models, options.operator)
+        if chosen:
+            say(chosen, options)
         fit = fit_models(models, options)
         mean = fit.to_dataframe()["weight"].iloc[1:]
         weights = ", ".join(f"{name} {float(w):.3f}" for name, w in mean.items())

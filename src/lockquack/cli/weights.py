@@ -133,6 +133,7 @@ COMMAND = Command(
     "Exit status 3: the solver did not converge.",
     examples=(
         "lockquack weights normal.nc student.nc",
+        "lockquack weights normal.nc student.nc --family normal=normal --family student=student_t",
         "lockquack weights a.nc b.nc --operator linear --json",
         "lockquack weights a.nc b.nc --influence",
         "lockquack weights 'normal-*.csv' 'student-*.csv' --y data.csv:y",

@@ -105,16 +105,18 @@ class Fitter(ABC):
         return {name: getattr(self, name) for name in self.wants}
 
     def certificate(self, solution: Solution) -> str:
-        """Say how far the solution can be from the best one, or what speaks for it."""
+        """Say how much better other weights could be, or what speaks for these."""
         failed = "" if solution.converged else f"NOT CONVERGED, {solution.status}; "
-        steps = f"{int(solution.iterations)} steps"
         if solution.starts is None:
+            gap = f"{float(solution.gap):.1e}"
+            if failed:
+                return f"{failed}other weights may raise the score, prior included, by {gap}"
             return (
-                f"{failed or 'Certified: '}within {float(solution.gap):.1e} of the best objective, "
-                f"{float(solution.relative_gap):.0e} of its size; {steps}"
+                "Certified optimum: no other weights raise the score, prior included, by more "
+                f"than {gap}"
             )
         agreeing, tried = solution.starts
         return (
-            f"{failed}Not convex: {agreeing} of {tried} starts agree on the best solution; "
-            f"slopes within {solution.stationarity:.0e} of the objective's size; {steps}"
+            f"{failed}Best of {tried} searches, {agreeing} of which ended here; not convex, so a "
+            "better optimum is possible"
         )
