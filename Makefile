@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test coverage fuzz test-ppl test-ppl-full test-minimum test-pre docs bench benchmarks lint format review dist smoke clean
+.PHONY: demo test coverage fuzz test-ppl test-ppl-full test-minimum test-pre docs record record-check bench benchmarks lint format review dist smoke clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -52,6 +52,16 @@ docs: ## Build the documentation, examples run, into docs/_build/html
 docs-site: $(VENV)/.docs
 	rm -rf docs/api
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -E -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+
+# PyMC, Bambi, NumPyro and Stan are not needed to build the site: what pages with them print is recorded, in docs/recorded.
+record: ## Run the pages that need PyMC, Bambi, NumPyro or Stan, where their code has changed: PAGES=docs/howto/pymc.md
+	$(MAKE) VENV=$(VENV)-record recordings
+
+record-check: ## Run them all, and fail where they print something else than what is recorded
+	$(MAKE) VENV=$(VENV)-record PAGES=--check recordings
+
+recordings: $(VENV)/.record
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/record_pages.py $(PAGES)
 
 # Peers that cannot be installed here are left out.
 bench: ## Measure lockquack beside its peers; writes docs/benchmarks.md
@@ -120,6 +130,10 @@ $(VENV)/.bayesblend: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable . --group docs
+	touch $@
+
+$(VENV)/.record: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable . --group record
 	touch $@
 
 $(VENV)/.review: pyproject.toml | $(VENV)/.pip

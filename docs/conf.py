@@ -28,6 +28,7 @@ extensions = [
     "mathml",
     "offline",
     "outside",
+    "recorded",
 ]
 exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]

@@ -178,6 +178,58 @@ def test_links_that_readers_may_follow_are_not(extension):
     assert not extension("offline").from_elsewhere(page)
 
 
+# Pages that are run elsewhere
+
+
+def test_recordings_are_of_the_code_of_their_pages(extension):
+    recorded = extension("recorded")
+    pages = recorded.recorded_pages()
+    assert {page.stem for page in pages} >= {"pymc", "bambi", "numpyro", "stan", "jax"}
+    assert [why for page in pages if (why := recorded.whats_stale(page, lq.__version__))] == []
+    kept = {path for path in recorded.RECORDINGS.rglob("*.json")}
+    assert kept == {recorded.file_of(page) for page in pages}, "and there are no others"
+
+
+def test_every_cell_with_something_to_show_shows_it(extension):
+    recorded = extension("recorded")
+    for page in recorded.recorded_pages():
+        code = recorded.cells(page.read_text())
+        outputs = recorded.Recording.read(page).outputs
+        assert len(code) == len(outputs)
+        for each, shown in zip(code, outputs, strict=True):
+            if isinstance(ast.parse(each).body[-1], ast.Expr):
+                assert shown, f"{page.name}: {each}"
+        text = recorded.file_of(page).read_text()
+        assert "Traceback" not in text
+        assert "site-packages" not in text, "nothing of the machine"
+
+
+def test_a_recording_of_other_code_or_another_version_is_noticed(extension, monkeypatch, tmp_path):
+    recorded = extension("recorded")
+    monkeypatch.setattr(recorded, "DOCS", tmp_path)
+    monkeypatch.setattr(recorded, "RECORDINGS", tmp_path / "recorded")
+    page = tmp_path / "page.md"
+    top = "---\nmystnb:\n  execution_mode: cache\n---\n"
+    page.write_text(f"{top}```{{code-cell}} ipython3\n:tags: [hide-input]\n\n1 + 1\n```\n")
+    assert recorded.recorded_pages() == [page]
+    assert "has no recording" in recorded.whats_stale(page, "1.0")
+    code = recorded.cells(page.read_text())
+    assert code == ["1 + 1"]
+    recorded.Recording(recorded.digest(code), {"lockquack": "1.0"}, [[]]).write(page)
+    assert recorded.whats_stale(page, "1.0") == ""
+    assert "is of lockquack 1.0" in recorded.whats_stale(page, "1.1")
+    page.write_text(page.read_text().replace("1 + 1", "1 + 2"))
+    assert "is of other code" in recorded.whats_stale(page, "1.0")
+    page.write_text(page.read_text().replace("cache", "force"))
+    assert recorded.recorded_pages() == []
+
+
+def test_how_tos_are_run_and_not_only_shown():
+    """A block of Python that is not run stands where running it would need a machine of its own."""
+    shown = {page.name for page in (DOCS / "howto").glob("*.md") if blocks(page, "python")}
+    assert shown <= {"cross-validation.md", "files.md", "large.md"}
+
+
 @pytest.mark.parametrize(
     ("written_in", "shown_in", "link", "expected"),
     [

@@ -20,6 +20,7 @@ from lockquack.report.contents import Missing, gather_contents
 from lockquack.report.figures import draw_inline
 from lockquack.report.markup import explanation
 from lockquack.report.page import as_page
+from lockquack.report.picker import worth_a_look
 
 HOSTILE = "<b>x</b> \"q\" $a$ & </script><script>document.title='hacked'</script>"
 METHODS = ["lock", "stack"]
@@ -54,7 +55,7 @@ def text(page):
 
 def plain(html):
     """Text of a page, without its markup."""
-    body = re.sub(r"<(style|svg).*?</\1>", "", html, flags=re.DOTALL)
+    body = re.sub(r"<(style|svg|script|option).*?</\1>", "", html, flags=re.DOTALL)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", body)))
 
 
@@ -79,12 +80,57 @@ def test_scores_and_calibration_are_those_of_the_library(fit, text):
         assert f"{elpd:.1f}".replace("-", "−") in said
     for coverage in fit.coverage()["0.9"]:
         assert f"{100 * coverage:.1f}" in said
-    assert text.count("<svg") == 6
+    assert text.count("<svg") == 7
 
 
 def test_it_needs_no_network(text):
     without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
-    assert not re.search(r"https?:|//\w+\.\w|@import|<script|src=|url\((?!#)", without_names)
+    without_names = without_names.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//\w+\.\w|@import|src=|url\((?!#)|fetch|XMLHttp", without_names)
+
+
+def test_data_of_the_script_are_those_of_the_library(fit, text):
+    data = json.loads(re.search(r'id="picker-data">(.*?)</script>', text, re.DOTALL)[1])
+    assert [curve["name"] for curve in data["curves"]] == [*fit.names, "lock"]
+    assert len(data["panels"]) == 40
+    logpdf = fit.logpdf(loo=True).values
+    models = [lq.equal({name: model}).logpdf(loo=True).values for name, model in fit.models.items()]
+    low, high = fit.interval(0.9, loo=True).values
+    for i, panel in enumerate(data["panels"]):
+        assert panel["observed"] == fit.observations.values[i, 0]
+        assert panel["weights"] == pytest.approx(fit.weights.values, abs=6e-4)
+        at = [float(each.replace("−", "-")) for each in panel["at"]]
+        assert at == pytest.approx([*(each[i] for each in models), logpdf[i]], abs=0.011)
+        ends = [float(end) for end in panel["interval"][-1].replace("−", "-").split(" to ")]
+        assert ends == pytest.approx([low[i], high[i]], abs=0.05)
+        assert 990 <= max(max(curve) for curve in panel["curves"]) <= 999
+
+
+def test_of_many_observations_those_that_decide_are_among_the_choice(rng):
+    y = np.append(rng.normal(size=299), 6.0)
+    mu = 0.1 * rng.normal(size=(2, 50))
+    models = {str(s): lq.from_family("student_t", y=y, nu=5.0, mu=mu, sigma=s) for s in (0.7, 1.5)}
+    fit = lq.lock(models, scores="held-out")
+    influence = fit.influence(progressbar=False)
+    chosen = worth_a_look(fit, influence)
+    assert len(chosen) <= 120
+    assert set(np.argsort(-influence.moved.values)[:30]) <= set(chosen)
+    assert {int(y.argmin()), int(y.argmax())} <= set(chosen)
+    assert chosen == sorted(set(chosen))
+    assert worth_a_look(lq.lock(lq.example_models()), None) == list(range(40))
+
+
+def test_weights_of_the_chosen_observation_are_its_own(rng, tmp_path):
+    group = np.repeat(["a", "b"], 20)
+    y = np.where(group == "a", 0.0, 3.0) + rng.normal(size=40)
+    mu = 0.1 * rng.normal(size=(2, 50))
+    models = {str(m): lq.from_family("normal", y=y, mu=mu + m, sigma=1.0) for m in (0.0, 3.0)}
+    fit = lq.stack(models, by=group, shrinkage=0.0, scores="held-out")
+    text = fit.report(tmp_path / "r.html", methods=()).read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="picker-data">(.*?)</script>', text, re.DOTALL)[1])
+    shown = np.array([panel["weights"] for panel in data["panels"]])
+    np.testing.assert_allclose(shown, fit.weights.transpose(..., "model").values, atol=6e-4)
+    assert shown[0, 0] > 0.9 > 0.1 > shown[-1, 0]
 
 
 def test_ids_are_unique(text):
@@ -226,14 +272,31 @@ function measure(width) {
       const page = frame.contentDocument, root = page.documentElement;
       const style = frame.contentWindow.getComputedStyle(page.body);
       const text = page.querySelector("svg text");
+      const of = id => page.getElementById("picker-" + id);
+      const before = of("picture").getAttribute("aria-label");
+      of("on").click();
+      const after = of("picture").getAttribute("aria-label");
+      of("obs").value = "39";
+      of("obs").dispatchEvent(new Event("change"));
       resolve({
+        before, after, last: of("picture").getAttribute("aria-label"),
+        said: of("said").textContent, rows: of("table").rows.length,
+        curves: page.querySelectorAll("#picker-picture path").length,
+        ended: [of("back").disabled, of("on").disabled],
+        still: frame.contentWindow.getComputedStyle(page.querySelector(".still")).display,
+        linked: [...page.querySelectorAll("nav a")].map(
+          a => page.querySelector(a.getAttribute("href")) !== null),
+        reached: [...page.querySelectorAll("a, select, button, [tabindex]")].every(
+          each => { each.focus(); return page.activeElement === each || each.disabled; }),
+        overview: page.querySelector("#what").getBoundingClientRect().top
+          + frame.contentWindow.scrollY,
         width, overflow: root.scrollWidth - root.clientWidth, title: page.title,
         paper: style.backgroundColor, ink: style.color,
         letters: frame.contentWindow.getComputedStyle(text).fill,
         bold: page.querySelectorAll("b").length, scripts: page.scripts.length,
         tall: root.scrollHeight, pictures: page.querySelectorAll("svg").length,
         narrowest: Math.min(...[...page.querySelectorAll("svg")].map(
-          svg => svg.getBoundingClientRect().width)),
+          svg => svg.getBoundingClientRect().width).filter(width => width > 0)),
         loaded: frame.contentWindow.performance.getEntriesByType("resource").map(r => r.name),
       });
     };
@@ -273,14 +336,25 @@ def test_in_a_browser(browser, text, tmp_path, dark):
     for reading in seen["readings"]:
         assert reading["overflow"] <= 0, reading["width"]
         assert reading["title"].startswith("Lock: left, <b>x</b>")
-        assert (reading["bold"], reading["scripts"]) == (0, 0), "names are text"
+        assert (reading["bold"], reading["scripts"]) == (0, 2), "names are text"
+        assert reading["before"].startswith("Predictive densities of observation 0: y = ")
+        assert reading["after"].startswith("Predictive densities of observation 1: y = ")
+        assert "highest under" in reading["last"]
+        assert reading["said"].startswith("observation 39: y = ")
+        assert (reading["rows"], reading["curves"]) == (4, 4), "two models, a pool and its ground"
+        assert reading["ended"] == [False, True]
+        assert reading["still"] == "none"
+        assert reading["reached"], "by the keyboard"
+        assert len(reading["linked"]) == 9
+        assert all(reading["linked"])
         assert reading["loaded"] == []
-        assert reading["pictures"] == 6
+        assert reading["pictures"] == 6 + 1
         assert reading["narrowest"] > 250
         paper, ink = brightness(reading["paper"]), brightness(reading["ink"])
         assert (paper < 60 and ink > 180) if dark else (paper > 240 and ink < 80)
         assert reading["letters"] == reading["ink"]
     assert seen["readings"][0]["tall"] > seen["readings"][2]["tall"]
+    assert seen["readings"][2]["overview"] < 800, "fits a screen"
 
 
 def brightness(colour):

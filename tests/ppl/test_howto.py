@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from tests.ppl.helpers import not_compiled
 # Compiling is most of what these tests do.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
+sys.path.append(str(PAGES.parent / "_extensions"))
+recorded = importlib.import_module("recorded")
 FEWER = {
     **dict.fromkeys(("draws", "num_samples"), 50),
     **dict.fromkeys(("tune", "num_warmup"), 80),
@@ -26,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def run(page):
     """Run the Python blocks of a page in one namespace, and return it."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (PAGES / page).read_text(), re.M | re.S)
+    blocks = recorded.cells((PAGES / page).read_text())
     assert len(blocks) > 1
     names = {"__name__": "howto"}
     for block in blocks:

@@ -27,10 +27,12 @@ def write_report(
     thorough: bool | None = None,
     progressbar: bool | None = None,
 ) -> Path:
-    """Write a report: one HTML file, without scripts or other files that it needs.
+    """Write a report: one HTML file that needs no other and no network.
 
-    What was combined and how, weights with uncertainty, scores side by side, calibration before
-    and after, predictions of some observations, and remarks with what to do about each. Where
+    An overview, what was combined and how, weights with uncertainty, influence, scores side by
+    side, calibration before and after, predictions of an observation that the reader chooses (by a
+    small script of its own; without it, and on paper, of a few), and remarks with what to do about
+    each. Where
     something cannot be had, as calibration from models that are known at the observed outcomes
     only, the page says why.
 

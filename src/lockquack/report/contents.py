@@ -23,6 +23,7 @@ from lockquack.prediction.examine import examine_pareto
 from lockquack.prediction.pictures import density_panels, typical
 from lockquack.remarks import Remark, remark_of
 from lockquack.remarks.densities import HighParetoK
+from lockquack.report.picker import worth_a_look
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -54,6 +55,14 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Observations among which the reader chooses, and their predictions."""
+
+    positions: Sequence[int]
+    panels: Sequence[DensityPanel]
+
+
+@dataclass(frozen=True)
 class Contents:
     """All numbers of a report."""
 
@@ -61,7 +70,9 @@ class Contents:
     influence: Influence | Missing
     comparison: Comparison | Missing
     calibration: Calibration | Missing
+    #: Predictions that are drawn, and those among which the reader chooses.
     densities: Sequence[DensityPanel] | Missing
+    choice: Choice | Missing
     #: Largest Pareto k̂ of each model, its limit, and how often it is above.
     pareto: pd.DataFrame | Missing
     remarks: Sequence[Remark]
@@ -138,14 +149,19 @@ class _Gatherer:
             {label: pit[name] for name, label in together.items() if name in pit},
         )
 
-    def densities(self, obs: Iterable[Any] | None) -> Sequence[DensityPanel] | Missing:
+    def densities(self, chosen: Sequence[Any]) -> Sequence[DensityPanel] | Missing:
         fit = self.fit
-        chosen = typical(fit.observations.values[:, 0]) if obs is None else list(obs)
         try:
             with self.collecting():
                 return density_panels(fit.predict(loo=fit.scores == "loo"), chosen)
         except UnsupportedError as error:
             return Missing(error.text)
+
+    def choice(self, influence: Influence | Missing) -> Choice | Missing:
+        known = None if isinstance(influence, Missing) else influence
+        positions = worth_a_look(self.fit, known)
+        panels = self.densities(positions)
+        return panels if isinstance(panels, Missing) else Choice(positions, panels)
 
     def pareto(self, why_not: str) -> pd.DataFrame | Missing:
         if self.fit.scores != "loo":
@@ -184,11 +200,15 @@ def gather_contents(
     influence = gatherer.influence()
     comparison = gatherer.comparison(methods, cv, why_not)
     calibration = gatherer.calibration(why_not)
-    densities = gatherer.densities(obs)
+    shown = typical(fit.observations.values[:, 0]) if obs is None else list(obs)
+    densities = gatherer.densities(shown)
+    choice: Choice | Missing = densities if isinstance(densities, Missing) else Missing(why_not)
+    if not why_not and not isinstance(densities, Missing):
+        choice = gatherer.choice(influence)
     pareto = gatherer.pareto(why_not)
     remarks = {each.topic: each for each in reversed([*fit.remarks, *gatherer.remarks])}
     said = list(remarks.values())[::-1]
-    return Contents(fit, influence, comparison, calibration, densities, pareto, said)
+    return Contents(fit, influence, comparison, calibration, densities, choice, pareto, said)
 
 
 def _why_not(fit: Combination, thorough: bool | None) -> str:

@@ -25,6 +25,11 @@ _COLOURS = {
 }
 
 
+def page_colour(colour: str) -> str:
+    """Return the name under which the page knows a colour of the pictures, if it has one."""
+    return _COLOURS.get(colour, colour)
+
+
 def draw_inline(
     name: str, draw: Callable[[list[Axes]], object], height: float, rows: int = 1, columns: int = 1
 ) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -28,11 +29,37 @@ def bullets(items: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
 
 
-def section(title: str, *parts: str) -> str:
-    """Write a section with a heading; its anchor is the first word of the title."""
-    anchor = escape(title.split()[0].lower().strip(","))
-    body = "\n".join(part for part in parts if part)
-    return f'<section id="{anchor}">\n<h2>{escape(title)}</h2>\n{body}\n</section>'
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a heading."""
+
+    title: str
+    body: str
+
+    @property
+    def anchor(self) -> str:
+        """Where links to it lead: the first word of its title."""
+        return self.title.split()[0].lower().strip(",")
+
+    def __str__(self) -> str:
+        place = escape(self.anchor)
+        return (
+            f'<section id="{place}" aria-labelledby="{place}-title">\n'
+            f'<h2 id="{place}-title">{escape(self.title)}</h2>\n{self.body}\n</section>'
+        )
+
+
+def section(title: str, *parts: str) -> Section:
+    """Make a section of those parts that are not empty."""
+    return Section(title, "\n".join(part for part in parts if part))
+
+
+def links_to(sections: Iterable[Section]) -> str:
+    """Write links to sections."""
+    links = (
+        f'<li><a href="#{escape(each.anchor)}">{escape(each.title)}</a></li>' for each in sections
+    )
+    return f'<nav aria-label="Parts of this page"><ul>{"".join(links)}</ul></nav>'
 
 
 def figure(svg: str, caption: str) -> str:

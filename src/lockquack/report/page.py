@@ -5,10 +5,14 @@ from __future__ import annotations
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import TYPE_CHECKING
 
 import lockquack.report.sections as sections
 from lockquack.report.contents import Contents
-from lockquack.report.markup import bullets
+from lockquack.report.markup import links_to
+
+if TYPE_CHECKING:
+    from lockquack.combination.combination import Combination
 
 
 def as_page(contents: Contents, title: str | None, command: str | None) -> str:
@@ -16,7 +20,7 @@ def as_page(contents: Contents, title: str | None, command: str | None) -> str:
     fit = contents.fit
     names = ", ".join(fit.names) if len(fit.names) <= 4 else f"{len(fit.names)} models"
     parts = [
-        f'<div class="short"><strong>In short</strong>{bullets(sections.in_short(contents))}</div>',
+        sections.overview(contents),
         sections.what_was_combined(contents),
         sections.weights(fit),
         sections.influence(contents),
@@ -30,7 +34,14 @@ def as_page(contents: Contents, title: str | None, command: str | None) -> str:
     page = Template(here.joinpath("page.html").read_text(encoding="utf-8"))
     return page.substitute(
         title=escape(title or f"{fit.label.capitalize()}: {names}"),
-        subtitle=f"{len(fit.names)} model(s) of {fit.observations.n} observation(s), combined",
+        subtitle=_size(fit),
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
-        sections="\n".join(parts),
+        links=links_to(parts),
+        sections="\n".join(map(str, parts)),
     )
+
+
+def _size(fit: Combination) -> str:
+    """Say how much was combined."""
+    counts = {"model": len(fit.names), "observation": fit.observations.n}
+    return " of ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())

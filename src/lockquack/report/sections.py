@@ -17,10 +17,12 @@ from lockquack.methods.comparison import Comparison
 from lockquack.plots import plot_compare, plot_densities, plot_pit
 from lockquack.prediction.pictures import weight_of
 from lockquack.remarks import Remark
-from lockquack.report.contents import PROBABILITIES, Contents, Missing, best_model
+from lockquack.report.contents import PROBABILITIES, Choice, Contents, Missing, best_model
 from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (
     Column,
+    Section,
+    bullets,
     code,
     definitions,
     explanation,
@@ -33,6 +35,7 @@ from lockquack.report.markup import (
     table,
     titled_note,
 )
+from lockquack.report.picker import picker
 from lockquack.report.table import (
     other_parameters,
     score_name,
@@ -56,7 +59,13 @@ _MOST_INFLUENTIAL = 6
 _PACKAGES = ("numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz")
 
 
-def in_short(contents: Contents) -> list[str]:
+def overview(contents: Contents) -> Section:
+    """Say the most important in a few sentences, beside the weights: what fits a screen."""
+    said = f'<div class="short">{bullets(_in_short(contents))}</div>'
+    return section("Overview", side_by_side(said, _picture_of_weights(contents.fit)))
+
+
+def _in_short(contents: Contents) -> list[str]:
     """Summarise the report in a few sentences."""
     fit = contents.fit
     said = [_most_weight(fit), _gain(fit)]
@@ -110,7 +119,7 @@ def _gain(fit: Combination) -> str:
     )
 
 
-def what_was_combined(contents: Contents) -> str:
+def what_was_combined(contents: Contents) -> Section:
     """Models, observations, operator, rule, prior, units, and how well it was solved."""
     fit = contents.fit
     known = {
@@ -141,7 +150,7 @@ def what_was_combined(contents: Contents) -> str:
     return section("What was combined", definitions(known), models)
 
 
-def weights(fit: Combination) -> str:
+def weights(fit: Combination) -> Section:
     """Weights with uncertainty."""
     rows = fit.to_dataframe().iloc[1:]
     ends = zip(rows["weight_5%"], rows["weight_95%"], strict=True)
@@ -150,22 +159,26 @@ def weights(fit: Combination) -> str:
         numbers("standard error", rows["weight_se"], 3),
         ("90 % interval", ["" if np.isnan(a) else f"{a:.3f} to {b:.3f}" for a, b in ends]),
     ]
-    drawn = draw_inline(
-        "weights",
-        lambda axes: fit.plot_weights(ax=axes[0]),
-        0.7 + (0.38 if "phases" in fit.parameters else 0.26) * len(fit.names),
-    )
-    origin = fit.fitter.intervals_from
-    caption = f"Weights, with intervals of 45 % (thick) and 90 % from {origin}."
     return section(
         "Weights",
         paragraph(
             "A weight is the share of a model in the pool that predicts best. It is not the "
             "probability that the model is true: a wrong model has weight if it corrects another."
         ),
-        side_by_side(figure(drawn, caption), table("model", rows.index, columns)),
+        table("model", rows.index, columns),
         *_varying_weights(fit),
     )
+
+
+def _picture_of_weights(fit: Combination) -> str:
+    """Draw the weights with their intervals."""
+    drawn = draw_inline(
+        "weights",
+        lambda axes: fit.plot_weights(ax=axes[0]),
+        0.7 + (0.38 if "phases" in fit.parameters else 0.26) * len(fit.names),
+    )
+    origin = fit.fitter.intervals_from
+    return figure(drawn, f"Weights, with intervals of 45 % (thick) and 90 % from {origin}.")
 
 
 def _varying_weights(fit: Combination) -> list[str]:
@@ -185,7 +198,7 @@ def _drawing(fit: Combination, covariate: str) -> Callable[[list[Axes]], object]
     return lambda axes: fit.plot_weights_at(covariate, ax=axes[0])
 
 
-def influence(contents: Contents) -> str:
+def influence(contents: Contents) -> Section:
     """Draw the weights without each observation, and name those that matter most."""
     found = contents.influence
     if isinstance(found, Missing):
@@ -210,7 +223,7 @@ def influence(contents: Contents) -> str:
     )
 
 
-def scores(contents: Contents) -> str:
+def scores(contents: Contents) -> Section:
     """Scores of the combination and its models, and of all methods side by side."""
     fit = contents.fit
     rows = fit.to_dataframe()
@@ -296,7 +309,7 @@ def _columns_of_methods(comparison: Comparison) -> list[Column]:
     ]
 
 
-def calibration(contents: Contents) -> str:
+def calibration(contents: Contents) -> Section:
     """Calibration of the models, before, and of the combination, after."""
     title, found = "Calibration, before and after", contents.calibration
     if isinstance(found, Missing):
@@ -354,7 +367,7 @@ def _calibration_verdict(row: pd.Series) -> str:
     return "off in place or shape"
 
 
-def predictions(contents: Contents) -> str:
+def predictions(contents: Contents) -> Section:
     """Draw densities of some observations."""
     panels = contents.densities
     if isinstance(panels, Missing):
@@ -374,8 +387,22 @@ def predictions(contents: Contents) -> str:
         min(2, len(panels)),
     )
     how = "with the observation left out, " if fit.scores == "loo" else ""
-    caption = f"What models and combination predict, {how}and what was observed."
-    return section("Predictions", figure(drawn, caption))
+    said = f"What models and combination predict, {how}and what was observed."
+    still = f'<div class="still">{figure(drawn, said)}</div>'
+    if isinstance(contents.choice, Missing):
+        return section("Predictions", still)
+    return section("Predictions", paragraph(said), _choose(fit, contents.choice), still)
+
+
+def _choose(fit: Combination, among: Choice) -> str:
+    """Let the reader choose an observation, with the weights that it has."""
+    prediction, observations = fit.predict(), fit.observations
+    weights = prediction.pool.weights.reshape(len(fit.names), -1)
+    if weights.shape[1] > 1:
+        weights = weights[:, list(among.positions)]
+    each = np.broadcast_to(weights, (len(fit.names), len(among.panels)))
+    overall = weight_of(prediction)
+    return picker(among.panels, each, overall, observations.outcome, observations.n)
 
 
 def _used(axes: list[Axes], count: int) -> list[Axes]:
@@ -384,7 +411,7 @@ def _used(axes: list[Axes], count: int) -> list[Axes]:
     return axes[:count]
 
 
-def diagnostics(contents: Contents) -> str:
+def diagnostics(contents: Contents) -> Section:
     """Remarks in plain words, with what to do about each."""
     parts = _remarks(contents.remarks) or [paragraph("There is nothing to warn of.")]
     if not isinstance(contents.pareto, Missing) and len(contents.pareto):
@@ -422,7 +449,7 @@ def _remarks(remarks: Sequence[Remark]) -> list[str]:
     ]
 
 
-def how_it_was_made(fit: Combination, command: str | None) -> str:
+def how_it_was_made(fit: Combination, command: str | None) -> Section:
     """Name the command and the versions."""
     versions = {"python": platform.python_version(), "lockquack": __version__}
     for package in _PACKAGES:

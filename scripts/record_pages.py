@@ -1,0 +1,148 @@
+"""Run the pages that need a probabilistic programming language, and keep what their cells gave.
+
+``python scripts/record_pages.py`` records those whose code or lockquack has changed, ``--all``
+every one, a path only that page. ``--check`` runs them too, keeps nothing, and fails where a page
+would now print something else: other words, or numbers further away than other random draws would
+bring them. The site shows the recordings: see docs/_extensions/recorded.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
+
+import recorded  # noqa: E402
+from recorded import Recording, cells, digest  # noqa: E402
+
+import lockquack  # noqa: E402
+
+#: What a page may use, by the name under which it is imported, and the name of its distribution.
+LIBRARIES = {
+    "pymc": "pymc", "bambi": "bambi", "numpyro": "numpyro", "jax": "jax", "stan": "pystan",
+    "arviz": "arviz", "statsmodels": "statsmodels", "sklearn": "scikit-learn",
+    "vega_datasets": "vega_datasets", "numpy": "numpy",
+}  # fmt: skip
+#: Which observation is the worst may depend on the draws.
+NAMED = re.compile(r"\bobservation \d+")
+NUMBER = re.compile(r"(?<![A-Za-z])[-−+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+−]?\d+)?%?")
+SPACE = re.compile(r"[\s|=-]+")
+
+
+def run(page: Path) -> Recording:
+    """Run the cells of a page in a new kernel; an error ends it."""
+    code = cells(page.read_text("utf-8"))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in code])
+    os.environ["MATPLOTLIBRC"] = str(ROOT / "docs" / "matplotlibrc")
+    with tempfile.TemporaryDirectory() as folder:
+        NotebookClient(
+            notebook, timeout=1200, resources={"metadata": {"path": folder}}, kernel_name="python3"
+        ).execute()
+    return Recording(digest(code), versions(code), [kept(cell.outputs) for cell in notebook.cells])
+
+
+def versions(code: list[str]) -> dict[str, str]:
+    """Return the versions of what a page imports."""
+    imported = set(re.findall(r"(?:^|[,;] ?)\s*(?:import|from) (\w+)", "\n".join(code), re.M))
+    imported |= set(re.findall(r"\bimport [^\n]*?, (\w+)", "\n".join(code)))
+    found = {"lockquack": lockquack.__version__}
+    for name, distribution in LIBRARIES.items():
+        if name in imported:
+            try:
+                found[distribution] = version(distribution)
+            except PackageNotFoundError:
+                raise SystemExit(f"{distribution} is not installed here.") from None
+    return found
+
+
+def kept(outputs: list[Any]) -> list[dict[str, Any]]:
+    """Keep of the outputs of a cell what a page shows: not what libraries log while they sample."""
+    shown = []
+    for each in outputs:
+        if each.get("name") == "stderr":
+            continue
+        output = {key: value for key, value in each.items() if key != "execution_count"}
+        if output["output_type"] == "execute_result":
+            output["execution_count"] = None
+        if "data" in output:
+            output["data"] = {
+                kind: value
+                for kind, value in output["data"].items()
+                if kind in {"text/plain", "text/html", "image/png", "image/svg+xml"}
+            }
+            output["metadata"] = {}
+        if "".join(output.get("text", "x")).strip():
+            shown.append(output)
+    return shown
+
+
+def said(outputs: list[dict[str, Any]]) -> str:
+    """Return the text of the outputs of a cell."""
+    return "\n".join(
+        "".join(output.get("text") or output["data"].get("text/plain", "")) for output in outputs
+    )
+
+
+def differs(old: str, new: str) -> str:
+    """Say how two texts differ by more than other random draws could explain."""
+    old, new = (NAMED.sub("observation", text) for text in (old, new))
+    words = [SPACE.sub(" ", NUMBER.sub("#", text)).strip() for text in (old, new)]
+    if words[0] != words[1]:
+        return f"words\n{old}\n--- now\n{new}"
+    old_numbers, new_numbers = (
+        np.array([float(re.sub("[,%]", "", n.replace("−", "-"))) for n in NUMBER.findall(text)])
+        for text in (old, new)
+    )
+    far = ~np.isclose(old_numbers, new_numbers, rtol=0.3, atol=1.0)
+    return f"numbers\n{old}\n--- now\n{new}" if far.any() else ""
+
+
+def check(page: Path) -> list[str]:
+    """Run a page and say where it differs from its recording."""
+    why = recorded.whats_stale(page, lockquack.__version__)
+    if why:
+        return [why]
+    old, new = Recording.read(page), run(page)
+    assert old is not None, "or it would be stale"
+    pairs = enumerate(zip(old.outputs, new.outputs, strict=True), start=1)
+    compared = ((k, differs(said(before), said(after))) for k, (before, after) in pairs)
+    return [f"{page.name}, cell {k}: other {what}" for k, what in compared if what]
+
+
+def main() -> int:
+    """Record, or check."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pages", nargs="*", type=Path, help="those to run; by default all stale")
+    parser.add_argument("--all", action="store_true", help="also those that are not stale")
+    parser.add_argument("--check", action="store_true", help="compare, keep nothing")
+    given = parser.parse_args()
+    pages = [page.resolve() for page in given.pages] or recorded.recorded_pages()
+    if not (given.pages or given.all or given.check):
+        pages = [page for page in pages if recorded.whats_stale(page, lockquack.__version__)]
+    wrong: list[str] = []
+    for page in pages:
+        began = time.perf_counter()
+        if given.check:
+            wrong += check(page)
+        else:
+            run(page).write(page)
+        print(f"{page.relative_to(ROOT)}: {time.perf_counter() - began:.0f} s", flush=True)
+    print("\n\n".join(wrong))
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
