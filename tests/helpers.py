@@ -15,7 +15,7 @@ from lockquack.models.model import sources_of
 from lockquack.operators.pool import Pool
 from lockquack.prediction.distribution import KeptDistribution, distribution_of
 from lockquack.prediction.nodes import refine_nodes
-from lockquack.prediction.pooled import GroupDistribution, observed_densities
+from lockquack.prediction.pooled import GroupDistribution
 from lockquack.prediction.vectors import ModelTarget
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules.wishes import DISTRIBUTION, INTEGRAL, NEIGHBOURS
@@ -61,7 +61,7 @@ def with_pool(pooled, pool):
 def normalise(models, operator, x, *, loo):
     """Normalise a pool of models at each observation and evaluate it there."""
     pooled = pooled_distribution(models, operator, x, loo=loo)
-    return pooled.at_observed(observed_densities(models, loo=loo))
+    return pooled.at_observed()
 
 
 def model_target(models, operator, x, observation, *, loo):

@@ -265,11 +265,11 @@ def test_densities_are_the_weighted_averages(rng, shape):
     logp[..., :5] = -2.5  # no tail at all
     logp[..., 5:10] = np.round(logp[..., 50:55])  # ties
     rows = np.moveaxis(logp, 2, 0).reshape(n, -1).copy()
-    density, pareto_k, influence = loo_densities(rows)
+    density, tails, influence = loo_densities(rows)
     log_weights, expected_k = psis(logp)
     expected = special.logsumexp(log_weights + logp, axis=(0, 1))
     shift = np.exp(log_weights + logp - expected) - np.exp(log_weights)
-    np.testing.assert_array_equal(pareto_k, expected_k)
+    np.testing.assert_array_equal(tails.pareto_k, expected_k)
     assert np.isfinite(density).all()
     np.testing.assert_allclose(density, expected, rtol=1e-12, atol=1e-12)
     # Of equal draws, any may be in the tail.
@@ -293,21 +293,21 @@ def test_nan_in_one_density_stays_there(rng):
     rows = rng.normal(size=(4, 100))
     expected, _, _ = loo_densities(rows.copy())
     rows[2, 7] = np.nan
-    density, pareto_k, _ = loo_densities(rows)
+    density, tails, _ = loo_densities(rows)
     assert np.isnan(density[2])
-    assert pareto_k[2] == np.inf
+    assert tails.pareto_k[2] == np.inf
     np.testing.assert_array_equal(density[[0, 1, 3]], expected[[0, 1, 3]])
 
 
 def test_locking_never_smooths_and_stacking_smooths_each_observation_once(rng, monkeypatch):
     seen = []
-    smooth = psis_module._smooth
+    find = psis_module._find_tails
 
-    def counting(rows, r_eff):
+    def counting(rows, n_tail):
         seen.append(len(rows))
-        return smooth(rows, r_eff)
+        return find(rows, n_tail)
 
-    monkeypatch.setattr(psis_module, "_smooth", counting)
+    monkeypatch.setattr(psis_module, "_find_tails", counting)
     y = rng.normal(size=300)
     models = {
         name: lq.from_family("normal", y=y, mu=0.1 * rng.normal(size=(4, 50)), sigma=scale)
@@ -318,4 +318,19 @@ def test_locking_never_smooths_and_stacking_smooths_each_observation_once(rng, m
     lq.stack(models)
     assert sum(seen) == 2 * 300
     lq.stack(models)
+    lq.lock(models).predict(loo=True).logpdf()
     assert sum(seen) == 2 * 300
+
+
+def test_weights_from_known_tails_are_the_same_to_the_bit(rng):
+    logp = rng.normal(size=(60, 500)) * np.geomspace(0.01, 3000, 60)[:, None]
+    logp[3], logp[5] = -2.5, np.round(logp[5])
+    logp[7, 11] = np.nan
+    weights, again = logp.copy(), logp.copy()
+    tails = psis_module.psis_rows(weights)
+    assert psis_module.psis_rows(again, tails) is tails
+    np.testing.assert_array_equal(weights, again)
+    density, _, influence = loo_densities(logp.copy())
+    known, _, shift = loo_densities(logp, None, tails)
+    np.testing.assert_array_equal(density, known)
+    np.testing.assert_array_equal(influence, shift)

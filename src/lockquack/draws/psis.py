@@ -100,23 +100,30 @@ def psis(logp: Array, *, r_eff: float = 1.0) -> tuple[Array, Array]:
     array([1., 1.])
     """
     n_chains, n_draws, n_obs = logp.shape
-    log_weights = np.empty(logp.shape)
+    rows = np.empty((n_obs, n_chains, n_draws))
     pareto_k = np.empty(n_obs)
     for obs in cut(slice(0, n_obs), _TOGETHER):
-        # One observation per row: its draws must lie together to be partitioned.
-        rows = np.empty((obs.stop - obs.start, n_chains, n_draws))
-        rows[...] = np.moveaxis(logp[..., obs], 2, 0)
-        ratios = rows.reshape(-1, n_chains * n_draws)
-        tails = _smooth(ratios, r_eff)
-        with np.errstate(all="ignore"):
-            for block in _blocks(ratios):
-                ratios[block] -= log_sum_exp(ratios[block], axis=1)[:, None]
-        log_weights[..., obs] = np.moveaxis(rows, 0, 2)
-        pareto_k[obs] = tails.pareto_k
-    return log_weights, pareto_k
+        rows[obs] = np.moveaxis(logp[..., obs], 2, 0)
+        pareto_k[obs] = psis_rows(rows[obs].reshape(-1, n_chains * n_draws), r_eff=r_eff).pareto_k
+    return np.moveaxis(rows, 0, 2), pareto_k
 
 
-def loo_densities(logp: Array, case_weights: Array | None = None) -> tuple[Array, Array, Array]:
+def psis_rows(rows: Array, tails: Tails | None = None, *, r_eff: float = 1.0) -> Tails:
+    """Turn log likelihoods, one observation per row, into log weights that sum to one.
+
+    The draws of an observation must lie together to be partitioned. Tails that are known of the
+    same numbers need not be fitted again.
+    """
+    tails, _ = _smooth(rows, r_eff, tails)
+    with np.errstate(all="ignore"):
+        for block in _blocks(rows):
+            rows[block] -= log_sum_exp(rows[block], axis=1)[:, None]
+    return tails
+
+
+def loo_densities(
+    logp: Array, case_weights: Array | None = None, tails: Tails | None = None
+) -> tuple[Array, Tails, Array]:
     r"""Pareto-smoothed leave-one-out log densities, k̂, and the influence of the draws.
 
     With weights :math:`w_s = e^{m} / f_s` up to a factor, m the smallest log likelihood, all
@@ -129,13 +136,15 @@ def loo_densities(logp: Array, case_weights: Array | None = None) -> tuple[Array
         Log likelihoods, one observation per row: (obs, sample). They are overwritten.
     case_weights
         How often each observation counts in the sum, (obs,); once by default.
+    tails
+        Those of the same log likelihoods, where they are known.
 
     Returns
     -------
     log_density
         Of each observation, (obs,).
-    pareto_k
-        k̂ of each observation, (obs,).
+    tails
+        With k̂ of each observation.
     influence
         Effect of each draw on the sum of the log densities, to first order and but for the
         number of draws: :math:`\sum_i w_{si} f_{si} / \sum_r w_{ri} f_{ri} - w_{si} /
@@ -143,25 +152,23 @@ def loo_densities(logp: Array, case_weights: Array | None = None) -> tuple[Array
     """
     n_obs, n_samples = logp.shape
     lowest = logp.min(axis=1, initial=np.inf)
-    tails = _smooth(logp, 1.0)
+    tails, raw = _smooth(logp, 1.0, tails)
     with np.errstate(all="ignore"):
-        lift = tails.smoothed - tails.raw
+        lift = tails.smoothed - raw
         peak = np.maximum(lift.max(axis=1), 0.0)
         rest, lifted = np.exp(-peak), np.exp(lift - peak[:, None])
         sums = (n_samples - lift.shape[1]) * rest + lifted.sum(axis=1)
         times = 1.0 if case_weights is None else case_weights
         influence = np.full(n_samples, np.sum(times * rest / sums))
         shift = (lifted - rest[:, None]) / (sums / times)[:, None]
-        influence += np.bincount(
-            (tails.where % n_samples).reshape(-1), shift.reshape(-1), n_samples
-        )
+        influence += np.bincount(tails.where.reshape(-1), shift.reshape(-1), n_samples)
         log_total = np.empty(n_obs)
         for block in _blocks(logp):
             weight, total, log_total[block] = exponentials(logp[block], axis=1)
             counted = times if case_weights is None else case_weights[block]
             influence -= (counted / total[:, 0]) @ weight
         log_density = lowest + peak + np.log(sums) - log_total
-    return log_density, tails.pareto_k, influence
+    return log_density, tails, influence
 
 
 def _blocks(rows: Array) -> list[slice]:
@@ -170,42 +177,57 @@ def _blocks(rows: Array) -> list[slice]:
 
 
 @dataclass(frozen=True)
-class _Tails:
-    """The largest weights of some observations, in rising order."""
+class Tails:
+    """The largest weights of some observations, in rising order: all that is hard to find."""
 
-    where: NDArray[np.intp]  # (obs, n): positions among all ratios
-    raw: Array  # (obs, n): log weights, relative to the largest
-    smoothed: Array  # (obs, n): the same; where there is no fit, the raw ones
+    where: NDArray[np.int32]  # (obs, n): which draws
+    smoothed: Array  # (obs, n): log weights relative to the largest, raw where there is no fit
     pareto_k: Array  # (obs,)
 
 
-def _smooth(rows: Array, r_eff: float) -> _Tails:
-    """Turn rows of log likelihoods into log weights relative to the largest, with smooth tails."""
-    n_obs, n_samples = rows.shape
+def _smooth(rows: Array, r_eff: float, tails: Tails | None) -> tuple[Tails, Array]:
+    """Turn rows of log likelihoods into log weights relative to the largest, with smooth tails.
+
+    Returns the tails, which are found unless they are known, and their raw log weights.
+    """
+    n_samples = rows.shape[1]
     if n_samples < _FEWEST_DRAWS:
         raise UnsupportedError(
             f"Leave-one-out densities need at least {_FEWEST_DRAWS} draws to fit the tail of "
             f"their importance weights; there are {n_samples}."
         )
-    n_tail = _tail_length(n_samples, r_eff)
-    where = np.empty((n_obs, n_tail), dtype=np.intp)
-    cutoff, lowest = np.empty(n_obs), np.empty(n_obs)
     # Rows that cannot be fitted divide zero by zero on their way; they are found at the end.
     with np.errstate(all="ignore"):
-        for block in _blocks(rows):
-            ratios = rows[block]
-            np.subtract(ratios.min(axis=1, keepdims=True), ratios, out=ratios)
-            lowest[block] = ratios.min(axis=1)
-            where[block], cutoff[block] = _largest(ratios, n_tail)
-            where[block] += block.start * n_samples
-        flat = rows.reshape(-1)
-        raw = flat[where]
-        smoothed, pareto_k = _smooth_tail(np.ascontiguousarray(raw.T), cutoff)
-        fitted = np.isfinite(pareto_k) & np.isfinite(smoothed).all(axis=0) & np.isfinite(lowest)
-        smoothed = np.where(fitted[:, None], smoothed.T, raw)
-        flat[where] = smoothed
+        if tails is None:
+            tails = _find_tails(rows, _tail_length(n_samples, r_eff))
+        else:
+            for block in _blocks(rows):
+                _make_ratios(rows[block])
+        raw = np.take_along_axis(rows, tails.where, axis=1)
+        np.put_along_axis(rows, tails.where, tails.smoothed, axis=1)
+    return tails, raw
+
+
+def _make_ratios(rows: Array) -> None:
+    """Turn log likelihoods into log weights relative to the largest."""
+    np.subtract(rows.min(axis=1, keepdims=True), rows, out=rows)
+
+
+def _find_tails(rows: Array, n_tail: int) -> Tails:
+    """Turn log likelihoods into log weights relative to the largest, and smooth their tails."""
+    n_obs = len(rows)
+    where, raw = np.empty((n_obs, n_tail), dtype=np.int32), np.empty((n_obs, n_tail))
+    cutoff, lowest = np.empty(n_obs), np.empty(n_obs)
+    for block in _blocks(rows):
+        ratios = rows[block]
+        _make_ratios(ratios)
+        lowest[block] = ratios.min(axis=1)
+        where[block], cutoff[block] = _largest(ratios, n_tail)
+        raw[block] = np.take_along_axis(ratios, where[block], axis=1)
+    smoothed, pareto_k = _smooth_tail(np.ascontiguousarray(raw.T), cutoff)
+    fitted = np.isfinite(pareto_k) & np.isfinite(smoothed).all(axis=0) & np.isfinite(lowest)
     k = np.where(lowest == 0, -np.inf, np.where(fitted, pareto_k, np.inf))
-    return _Tails(where, raw, smoothed, k)
+    return Tails(where, np.where(fitted[:, None], smoothed.T, raw), k)
 
 
 def _tail_length(n_samples: int, r_eff: float) -> int:
@@ -216,7 +238,7 @@ def _tail_length(n_samples: int, r_eff: float) -> int:
 
 
 def _largest(rows: Array, n_tail: int) -> tuple[NDArray[np.intp], Array]:
-    """Positions of each row's largest values among all, in rising order, and the next largest."""
+    """Places of each row's largest values, in rising order, and the next largest."""
     last = rows.shape[1] - n_tail - 1
     cutoff = np.partition(rows, last, axis=1)[:, last]
     above = rows > cutoff[:, None]
@@ -227,6 +249,7 @@ def _largest(rows: Array, n_tail: int) -> tuple[NDArray[np.intp], Array]:
         above[np.flatnonzero(tied)[:, None], tail] = True
     where = np.flatnonzero(above).reshape(-1, n_tail)
     order = np.argsort(rows.reshape(-1)[where], axis=1)
+    where -= np.arange(len(rows))[:, None] * rows.shape[1]
     return np.take_along_axis(where, order, axis=1), cutoff
 
 

@@ -12,6 +12,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed, join, require_known_scores
 from lockquack.draws.diagnostics import ess_mean
 from lockquack.draws.psis import loo_densities
+from lockquack.draws.tails import TAILS
 from lockquack.errors import NonFiniteError
 from lockquack.jets import Array, Jet
 from lockquack.models.source import Source
@@ -222,15 +223,11 @@ def require_finite(source: Source, collapsed: Collapsed, start: int = 0) -> None
 def _loo_of_group(sources: Sequence[Source], obs: slice) -> LooDensity:
     """Leave-one-out densities of some observations; the influence lacks the number of draws."""
     (source,) = sources
-    by_draw = (source.n_chains, source.n_draws)
-    rows = np.empty((obs.stop - obs.start, *by_draw))
-    for chain in range(source.n_chains):
-        rows[:, chain] = source.logp(chain, slice(0, source.n_draws), obs).T
-    weights = source.case_weights
-    logp, pareto_k, influence = loo_densities(
-        rows.reshape(-1, source.n_samples), None if weights is None else weights[obs]
-    )
-    return LooDensity(logp, pareto_k, influence.reshape(by_draw))
+    rows = source.logp_rows(obs).reshape(-1, source.n_samples)
+    weights = None if source.case_weights is None else source.case_weights[obs]
+    logp, tails, influence = loo_densities(rows, weights, TAILS.get(source, obs))
+    TAILS.keep(source, obs, tails)
+    return LooDensity(logp, tails.pareto_k, influence.reshape(source.n_chains, source.n_draws))
 
 
 def _ess_of_group(sources: Sequence[Source], obs: slice) -> tuple[Array, Array]:

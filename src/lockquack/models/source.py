@@ -50,7 +50,8 @@ from numpy.typing import NDArray
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed, collapse
 from lockquack.draws.diagnostics import pareto_k_threshold
-from lockquack.draws.psis import psis
+from lockquack.draws.psis import psis_rows
+from lockquack.draws.tails import TAILS
 from lockquack.errors import UnsupportedError
 from lockquack.families.base import Split
 from lockquack.jets import Array, Jet, log_sum_exp
@@ -261,7 +262,10 @@ class Source(ABC):
             return weights, np.full(n, fixed.pareto_k)
         if not loo or self.is_left_out:
             return None, np.zeros(n)
-        return psis(self.all_logp(obs))
+        rows = self.logp_rows(obs)
+        tails = psis_rows(rows.reshape(n, -1), TAILS.get(self, obs))
+        TAILS.keep(self, obs, tails)
+        return np.moveaxis(rows, 0, 2), tails.pareto_k
 
     # What else some sources do
 
@@ -397,6 +401,13 @@ class Source(ABC):
         """All log densities at some observations, (chain, draw, obs)."""
         draws = slice(0, self.n_draws)
         return np.stack([self.logp(chain, draws, obs) for chain in range(self.n_chains)])
+
+    def logp_rows(self, obs: slice) -> Array:
+        """All log densities at some observations, (obs, chain, draw): draws lie together."""
+        rows = np.empty((obs.stop - obs.start, self.n_chains, self.n_draws))
+        for chain in range(self.n_chains):
+            rows[:, chain] = self.logp(chain, slice(0, self.n_draws), obs).T
+        return rows
 
     def all_derivatives(self, obs: slice) -> tuple[Array, Array]:
         """All derivatives at some observations, each (chain, draw, obs, component)."""

@@ -123,7 +123,7 @@ class PooledDistribution(HasIntervals):
     @property
     def pareto_k(self) -> Array:
         """Pareto k̂ of each model and observation, (K, n); zero unless leave-one-out."""
-        return self._norms[2 + len(self.models) :]
+        return self._norms[2 + len(self.models) :][: len(self.models)]
 
     def log_components(self, y: Array) -> Array:
         """Log densities of the models at outcomes (point, n) → (K, point, n)."""
@@ -136,12 +136,14 @@ class PooledDistribution(HasIntervals):
             logp = logp + self.log_factor(y)
         return np.where(np.isnan(logp) & ~np.isnan(y), -np.inf, logp)
 
-    def at_observed(self, logp: Array) -> Normalised:
-        """Evaluate the pool at the observed outcomes, given the models' log densities (K, n).
+    @property
+    def observed(self) -> Array:
+        """Log density of each model at the observed outcomes, (K, n)."""
+        return self._norms[2 + 2 * len(self.models) :]
 
-        It is not recalibrated.
-        """
-        pooled = self.pool(logp, np.arange(logp.shape[1])) - self.log_norm
+    def at_observed(self) -> Normalised:
+        """Evaluate the pool at the observed outcomes; it is not recalibrated."""
+        pooled = self.pool(self.observed, np.arange(self.n_obs)) - self.log_norm
         return Normalised(pooled, self.log_norm, self.relative_error, self.missing, self.pareto_k)
 
     def log_factor(self, y: Array) -> Array:
@@ -228,6 +230,12 @@ class RepeatedDistribution(PooledDistribution):
 
     one: GroupDistribution
     copies: int
+
+    @cached_property
+    @override
+    def observed(self) -> Array:
+        values = next(iter(self.models.values())).observations.values
+        return self.log_components(values.T)[:, 0]
 
     @override
     def _ask(self, question: Question, *tables: Array) -> Array:

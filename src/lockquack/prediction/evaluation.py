@@ -36,7 +36,6 @@ from lockquack.prediction.pooled import (
     GroupDistribution,
     Normalised,
     evaluate_mixture,
-    observed_densities,
 )
 from lockquack.prediction.vectors import normalise_by_draws, sample_each
 from lockquack.quadrature.intervals import HasIntervals, IntervalKind
@@ -168,9 +167,7 @@ class Evaluation:
         if pool.operator.normalised:
             return evaluate_mixture(models, pool, loo=self.loo, progressbar=self.progressbar)
         if self.is_scalar:
-            pooled = self.pooled
-            logp = observed_densities(models, loo=self.loo, progressbar=self.progressbar)
-            return pooled.at_observed(logp)
+            return self.pooled.at_observed()
         require_evaluable(sources, "the combination cannot be normalised", vectors=True)
         return normalise_by_draws(
             models,

@@ -80,8 +80,8 @@ class PredictiveDensity:
         if self.log_weights is None:
             constant = constant - np.log(self.source.n_samples)
         else:
-            weights = self.log_weights.reshape(self.source.n_samples, -1)
-            constant = np.ascontiguousarray(constant + weights.T)
+            weights = np.moveaxis(self.log_weights, 2, 0)
+            constant = constant + weights.reshape(-1, self.source.n_samples)
 
         def evaluate(y: Array, rows: Rows) -> Array:
             base, *others = split.of_outcome(np.ascontiguousarray(y))

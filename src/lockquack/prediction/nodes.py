@@ -53,6 +53,7 @@ class NodeGroup:
     outcomes: Array | None  # (m,): what these outcomes are
     missing: Array  # (K, obs): mass of each component that the nodes do not see
     pareto_k: Array  # (K, obs), zero unless leave-one-out
+    observed: Array  # (K, obs): log densities of the components at the observed outcomes
 
     def log_norm(self, pool: Integrand) -> tuple[Array, Array]:
         """Log integral of a pool, (obs,), and a bound on its relative error."""
@@ -184,13 +185,15 @@ def _lay(
 ) -> NodeGroup:
     members = predictive_densities(models, obs, loo=loo)
     pareto_k = np.stack([member.pareto_k for member in members])
+    y = members[0].source.observations.values[obs].T
+    observed = components(members)(y, np.arange(y.shape[1]))[:, 0]
     if discrete:
         nodes, outcomes, missing = _all_outcomes(members, support, pools)
-        return NodeGroup(obs, nodes, None, outcomes, missing, pareto_k)
+        return NodeGroup(obs, nodes, None, outcomes, missing, pareto_k, observed)
     grid, missing = _resolve(members, support, pools, detailed=False)
     if (missing > _MISSING).any():
         grid, missing = _resolve(members, support, pools, detailed=True)
-    return NodeGroup(obs, grid.nodes(), grid, None, missing, pareto_k)
+    return NodeGroup(obs, grid.nodes(), grid, None, missing, pareto_k, observed)
 
 
 def _resolve(

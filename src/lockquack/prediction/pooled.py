@@ -68,14 +68,14 @@ class GroupDistribution(HasIntervals):
 
     @cached_property
     def norms(self) -> Array:
-        """Log integral of the pool, its relative error, missing masses and Pareto k̂ of the models.
+        """Log integral of the pool and its relative error; of the models what was missed, k̂, logp.
 
-        Of shape (2 + 2 K, n).
+        Of shape (2 + 3 K, n).
         """
-        log_norm, error = self.group.log_norm(self.pool)
+        (log_norm, error), group = self.group.log_norm(self.pool), self.group
         if self.pool.recalibration is not None:
             error = np.maximum(error, self._distributed.relative_error)
-        return np.vstack([log_norm, error, self.group.missing, self.group.pareto_k])
+        return np.vstack([log_norm, error, group.missing, group.pareto_k, group.observed])
 
     @property
     def wrong(self) -> Array:

@@ -86,6 +86,10 @@ class PointwiseSource(Source):
         return self.logp(0, slice(0, 0), obs)
 
     @override
+    def logp_rows(self, obs: slice) -> Array:
+        return self.all_logp(obs)
+
+    @override
     def dask_draws(self, dtype: str | None = None) -> Mapping[str, Any] | None:
         raise self._no_draws("it cannot be held or written as log densities at each draw")
 

@@ -208,8 +208,11 @@ class FamilySource(Source):
 
 def _by_observation(chains: Sequence[Array], n_draws: int) -> Array:
     """Put what each chain has, (draw or 1, obs or 1), side by side: (obs or 1, sample)."""
-    whole = [np.broadcast_to(np.atleast_2d(each), (n_draws, np.shape(each)[-1])) for each in chains]
-    return np.ascontiguousarray(np.concatenate(whole).T)
+    n_obs = np.shape(chains[0])[-1] if np.ndim(chains[0]) else 1
+    rows = np.empty((n_obs, len(chains), n_draws))
+    for chain, each in enumerate(chains):
+        rows[:, chain] = np.transpose(each)
+    return rows.reshape(n_obs, -1)
 
 
 def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
