@@ -1,4 +1,4 @@
-"""Which rule should choose λ, how much weights that depend on covariates are pulled together?
+"""How much weights that depend on covariates are pulled together: which rule should choose λ.
 
 ``python benchmarks/shrinkage.py simulated`` and ``... real`` fit weights for every λ of the grid to
 parts of data sets, and score them on what was held out from that, in nats. What each rule would
@@ -20,7 +20,7 @@ from scipy.stats import norm
 
 import lockquack as lq
 from lockquack.fitting.densities import Densities
-from lockquack.fitting.shrinkage import Choice, deal_folds, shrinkages
+from lockquack.fitting.shrinkage import deal_folds, shrinkages
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array, Jet
 from lockquack.methods.gather import Gathered
@@ -31,18 +31,15 @@ from lockquack.rules import Hyvarinen
 from lockquack.totals import error_of_total, total
 
 Predictions = tuple[Array, Array]  # means and standard deviations, (K, n)
-Rule = Callable[[Array, Array], int]  # gains and their standard errors → which λ
-
-
-def best(gains: Array, errors: Array) -> int:
-    """The best, whatever its error."""
-    return int(gains.argmax())
+#: Held-out scores of every λ minus those of constant weights, the last, (λ, n) → which λ.
+Rule = Callable[[Array], int]
 
 
 def best_if_clear(limit: float) -> Rule:
-    """The best if it is some standard errors above constant weights."""
+    """Take the best λ if it is some standard errors above constant weights, else these."""
 
-    def rule(gains: Array, errors: Array) -> int:
+    def rule(apart: Array) -> int:
+        gains, errors = total(apart, None), error_of_total(apart, None)
         found = int(gains.argmax())
         return found if gains[found] > limit * errors[found] else gains.size - 1
 
@@ -50,27 +47,43 @@ def best_if_clear(limit: float) -> Rule:
 
 
 def strongest(apart: Array) -> int:
-    """The strongest shrinkage within a standard error of the best."""
+    """Take the strongest shrinkage within a standard error of the best."""
     top = int(apart.sum(axis=1).argmax())
     behind = apart[top] - apart
-    close = behind.sum(axis=1) <= behind.std(axis=1, ddof=1) * np.sqrt(apart.shape[1])
+    close = behind.sum(axis=1) <= error_of_total(behind, None)
     return int(np.flatnonzero(close).max())
 
 
-RULES: dict[str, Callable[[Array], int]] = {
-    "best": lambda apart: best(*_gains(apart)),
-    "best if clear by 1 se": lambda apart: best_if_clear(1.0)(*_gains(apart)),
-    "best if clear by 1.5 se": lambda apart: best_if_clear(1.5)(*_gains(apart)),
-    "best if clear by 2 se": lambda apart: best_if_clear(2.0)(*_gains(apart)),
+RULES: dict[str, Rule] = {
+    "best": best_if_clear(0.0),
+    "best if clear by 1 se": best_if_clear(1.0),
+    "best if clear by 1.5 se": best_if_clear(1.5),
+    "best if clear by 2 se": best_if_clear(2.0),
     "strongest within 1 se": strongest,
-    "clear by 1 se, then strongest": lambda apart: (
-        strongest(apart) if best_if_clear(1.0)(*_gains(apart)) < len(apart) - 1 else len(apart) - 1
-    ),
 }
 
-
-def _gains(apart: Array) -> tuple[Array, Array]:
-    return total(apart, None), error_of_total(apart, None)
+#: Data sets: outcome; columns of three regressions, with semicolons between; covariates.
+SETS = {
+    "engel": ("foodexp", "income; root;", "income"),
+    "fair": (
+        "rate_marriage",
+        "age yrs_married; religious; educ occupation",
+        "age yrs_married religious educ",
+    ),
+    "star98": ("share", "LOWINC; PERASIAN PERBLACK; AVYRSEXP AVSALK", "LOWINC PERSPENK PTRATIO"),
+    "cancer": ("cancer", "population; root;", "population"),
+    "statecrime": ("murder", "hs_grad poverty; single; white urban", "urban poverty"),
+    "macrodata": ("infl", "unemp; tbilrate; realint", "year unemp"),
+    "ccard": ("AVGEXP", "INCOME; AGE; OWNRENT INCOMESQ", "INCOME AGE"),
+    "grunfeld": ("invest", "value; capital; year", "firm year"),
+    "anes96": ("TVnews", "age; educ income; PID selfLR", "age income PID"),
+    "cars": (
+        "Miles_per_Gallon",
+        "Weight_in_lbs; Horsepower Acceleration; Year Displacement",
+        "Origin Horsepower Year",
+    ),
+    "barley": ("yield", "waseca; early;", "site year variety"),
+}
 
 
 def log_scores(method: str, weights: Array, y: Array, mu: Array, sigma: Array) -> Array:
@@ -82,11 +95,13 @@ def log_scores(method: str, weights: Array, y: Array, mu: Array, sigma: Array) -
     return np.asarray(norm.logpdf(y, mean, precision**-0.5))
 
 
-def pose(method: str, y: Array, predictions: Predictions, by: object) -> tuple[VaryingFitter, Design]:
+def pose(
+    method: str, y: Array, predictions: Predictions, by: object
+) -> tuple[VaryingFitter, Design]:
     """Set up weights that depend on covariates, from normal predictions."""
     mu, sigma = predictions
     z = (y - mu) / sigma
-    grad, curv = -z / sigma, -1 / sigma**2
+    grad, curv = -z / sigma, -1 / sigma**2 + 0 * y
     scale = y.std()
     jets = Jet(norm.logpdf(z) - np.log(sigma), grad[..., None] * scale, curv[..., None] * scale**2)
     design, basis = read_by(by, as_observations(y))
@@ -129,7 +144,11 @@ def outer(
         there = np.stack(
             [
                 log_scores(
-                    method, fitter.objective.parameters(x, basis), y[fold], mu[:, fold], sigma[:, fold]
+                    method,
+                    fitter.objective.parameters(x, basis),
+                    y[fold],
+                    mu[:, fold],
+                    sigma[:, fold],
                 )
                 for x in found
             ]
@@ -186,35 +205,40 @@ def regression(X: Array, y: Array) -> Predictions:
     return y - e / (1 - h), np.sqrt(variance / (1 - h))
 
 
-def real_sets() -> Iterator[tuple[str, Array, Predictions, object]]:
-    """Go through data sets: three regressions each, and a covariate."""
+def tables() -> dict[str, pd.DataFrame]:
+    """Load the data sets, with the columns that regressions need besides theirs."""
     from statsmodels import datasets
     from vega_datasets import data as vega
 
-    def frame(name: str) -> pd.DataFrame:
+    def own(name: str) -> pd.DataFrame:
         return getattr(datasets, name).load_pandas().data.dropna()
 
-    cars = vega.cars().dropna()
-    cars = cars.assign(Year=cars["Year"].dt.year)
-    fair = frame("fair").sample(600, random_state=0)
-    listed: list[tuple[str, pd.DataFrame, str, list[list[str]], list[str]]] = [
-        ("engel", frame("engel").assign(root=lambda d: np.sqrt(d["income"]), one=0.0), "foodexp", [["income"], ["root"], []], ["income"]),
-        ("fair", fair, "rate_marriage", [["age", "yrs_married"], ["religious"], ["educ", "occupation"]], ["age", "yrs_married", "religious", "educ"]),
-        ("star98", frame("star98").assign(share=lambda d: d["NABOVE"] / (d["NABOVE"] + d["NBELOW"])), "share", [["LOWINC"], ["PERASIAN", "PERBLACK"], ["AVYRSEXP", "AVSALK"]], ["LOWINC", "PERSPENK", "PTRATIO"]),
-        ("cancer", frame("cancer").assign(root=lambda d: np.sqrt(d["population"])), "cancer", [["population"], ["root"], []], ["population"]),
-        ("statecrime", frame("statecrime"), "murder", [["hs_grad", "poverty"], ["single"], ["white", "urban"]], ["urban", "poverty"]),
-        ("macrodata", frame("macrodata"), "infl", [["unemp"], ["tbilrate"], ["realint"]], ["year", "unemp"]),
-        ("ccard", frame("ccard"), "AVGEXP", [["INCOME"], ["AGE"], ["OWNRENT", "INCOMESQ"]], ["INCOME", "AGE"]),
-        ("grunfeld", frame("grunfeld"), "invest", [["value"], ["capital"], ["year"]], ["firm", "year"]),
-        ("anes96", frame("anes96"), "TVnews", [["age"], ["educ", "income"], ["PID", "selfLR"]], ["age", "income", "PID"]),
-        ("cars", cars, "Miles_per_Gallon", [["Weight_in_lbs"], ["Horsepower", "Acceleration"], ["Year", "Displacement"]], ["Origin", "Horsepower", "Year"]),
-        ("barley", vega.barley().assign(one=lambda d: (d["site"] == "Waseca") * 1.0, two=lambda d: (d["year"] == 1931) * 1.0), "yield", [["one"], ["two"], []], ["site", "year", "variety"]),
-    ]  # fmt: skip
-    for name, table, outcome, columns, covariates in listed:
+    barley, cars = vega.barley(), vega.cars().dropna()
+    found = {name: own(name) for name in SETS if name not in ("cars", "barley")}
+    above, below = (found["star98"][name] for name in ("NABOVE", "NBELOW"))
+    return {
+        **found,
+        "engel": found["engel"].assign(root=np.sqrt(found["engel"]["income"])),
+        "fair": found["fair"].sample(600, random_state=0),
+        "star98": found["star98"].assign(share=above / (above + below)),
+        "cancer": found["cancer"].assign(root=np.sqrt(found["cancer"]["population"])),
+        "cars": cars.assign(Year=cars["Year"].dt.year),
+        "barley": barley.assign(
+            waseca=(barley["site"] == "Waseca") * 1.0, early=(barley["year"] == 1931) * 1.0
+        ),
+    }
+
+
+def real_sets() -> Iterator[tuple[str, Array, Predictions, object]]:
+    """Go through data sets: three regressions each, and a covariate."""
+    known = tables()
+    for name, (outcome, columns, covariates) in SETS.items():
+        table = known[name]
         y = table[outcome].to_numpy(dtype=float)
-        each = [regression(table[c].to_numpy(dtype=float).reshape(len(y), -1), y) for c in columns]
+        designs = [table[part.split()].to_numpy(dtype=float) for part in columns.split(";")]
+        each = [regression(X, y) for X in designs]
         mu, sigma = (np.stack(part) for part in zip(*each, strict=True))
-        for covariate in covariates:
+        for covariate in covariates.split():
             values = table[covariate].to_numpy()
             grouped = values.dtype == object or len(set(values.tolist())) < 6
             by = lq.Groups(values) if grouped else lq.Spline(values.astype(float))

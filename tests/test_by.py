@@ -152,9 +152,7 @@ def test_an_independent_solver_agrees_on_stacking(rng, shrinkage):
         f"m{k}": lq.from_family("normal", y=y, mu=mu[k][None, None], sigma=sigma[k])
         for k in range(K)
     }
-    fit = lq.stack(
-        models, by=lq.Spline(x, df=B, name="x"), shrinkage=shrinkage, scores="held-out"
-    )
+    fit = lq.stack(models, by=lq.Spline(x, df=B, name="x"), shrinkage=shrinkage, scores="held-out")
     (term,) = fit.design.terms
     share = BSpline.design_matrix(x, np.array(term.knots), term.degree).toarray()
     p = norm.pdf(y, mu, sigma[:, None])
@@ -163,7 +161,7 @@ def test_an_independent_solver_agrees_on_stacking(rng, shrinkage):
 
 
 def stacked_by_clarabel(share, p, shrinkage):
-    """Maximise Σ t_i minus the shrinkage, with (t_i, 1, Σ_bk φ_ib v_bk p_ik) in exponential cones."""
+    """Maximise Σ t_i minus the shrinkage; (t_i, 1, Σ_bk φ_ib v_bk p_ik) are in exponential cones."""
     (n, B), K = share.shape, len(p)
     steps = np.diff(np.eye(B), axis=0)
     pull = np.kron(2 * shrinkage * steps.T @ steps, np.eye(K))

@@ -19,6 +19,7 @@ from lockquack.fitting.basis import features, groups, splines, together
 from lockquack.fitting.gate import GatedObjective
 from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
+from lockquack.report import sections
 from lockquack.solvers.differences import central_differences
 
 N = 40
@@ -147,11 +148,12 @@ def test_everything_after_the_weights(fit, tmp_path):
     assert fit.pit(loo=True).sizes == {"obs_id": N}
     assert fit.sample(5, random_seed=1)["posterior_predictive/y"].sizes["obs_id"] == N
     assert fit.plot_weights_at() is not None
+    assert "intervals of 90 % from the posterior" in sections.weights(fit)
     assert fit.plot_weights() is not None
 
 
 def test_an_unseen_group_is_one_of_the_population(fit):
-    with pytest.warns(IdentifiabilityWarning, match="middle"):
+    with pytest.warns(IdentifiabilityWarning, match="'middle'; they are drawn from the pop"):
         at = fit.weights_at(["left", "right", "middle"])
     np.testing.assert_allclose(at["weight"].values[:, :2], fit.weights.values[:, :2], rtol=1e-12)
     mu, sigma = (fit.fitter.flat[:, i] for i in (0, 1))

@@ -115,8 +115,14 @@ class Combination(Fitted):
         draws = self._parameter_draws
         if draws is None:
             return self._over_models(self._weights_se, "weights_se")
-        weights = np.stack([self.objective.weights(each) for each in draws])
-        return self._over_models(weights.std(axis=0, ddof=1), "weights_se")
+        # One draw after the other: at many observations they do not fit into memory together.
+        first: Array | float = 0.0
+        second: Array | float = 0.0
+        for each in draws:
+            apart = self.objective.weights(each) - self.pool.weights
+            first, second = first + apart, second + apart**2
+        variance = (second - first**2 / len(draws)) / (len(draws) - 1)
+        return self._over_models(np.sqrt(np.maximum(variance, 0.0)), "weights_se")
 
     @property
     def what_varies(self) -> str:

@@ -60,7 +60,7 @@ def weights_at(self: Combination, by: Any = None, *, prob: float = 0.9) -> xr.Da
     design = require_design(self)
     if by is None:
         return _weights_there(self, design.everywhere(), prob)
-    _tell_of_unseen(design, by)
+    _tell_of_unseen(self, design, by)
     return _weights_there(self, design.places(by), prob)
 
 
@@ -112,7 +112,7 @@ def read_new(fit: Combination, by: Any, observations: Observations | None = None
         raise ShapeError(
             f"by is of {basis.share.shape[0]} observations, the new data are of {observations.n}."
         )
-    _tell_of_unseen(design, by)
+    _tell_of_unseen(fit, design, by)
     return basis
 
 
@@ -156,9 +156,10 @@ def _varied(fit: Combination) -> VaryingFitter | GatedFitter:
     return cast("VaryingFitter | GatedFitter", fit.fitter)
 
 
-def _tell_of_unseen(design: Design, by: Any) -> None:
+def _tell_of_unseen(fit: Combination, design: Design, by: Any) -> None:
+    drawn = isinstance(fit.fitter, GatedFitter)
     found = design.unseen(by)
-    warn(*(UnseenGroups(name, labels) for name, labels in found.items()))
+    warn(*(UnseenGroups(name, labels, drawn) for name, labels in found.items()))
 
 
 def _spread(fit: Combination, basis: Basis, prob: float) -> dict[str, Array]:

@@ -145,18 +145,26 @@ class UnseenGroups(Remark):
     title = "Groups that were not seen"
     meaning = (
         "The weights depend on a covariate, and these groups were not among the observations. They "
-        "get the mean of the weights of all groups that were."
+        "get the mean of the weights of all groups that were; where weights are drawn from a "
+        "posterior, the weights of a group drawn from the population of groups."
     )
     remedy = "Check for misspelt labels. If the groups are new, nothing needs to be done."
     example = ("county", ("Lake", "Cook"))
 
     covariate: str
     groups: tuple[str, ...]
+    #: Whether their weights are drawn from the population of groups.
+    drawn: bool = False
 
     def _message(self) -> str:
+        used = (
+            "they are drawn from the population of groups"
+            if self.drawn
+            else "the mean of the weights of all groups is used"
+        )
         return (
             f"The weights were fitted without observations of {self.covariate} "
-            f"{listed(self.groups)}; the mean of the weights of all groups is used there."
+            f"{listed(self.groups)}; {used} there."
         )
 
 
