@@ -161,7 +161,7 @@ def test_an_independent_solver_agrees_on_stacking(rng, shrinkage):
 
 
 def stacked_by_clarabel(share, p, shrinkage):
-    """Maximise Σ t_i minus the shrinkage; (t_i, 1, Σ_bk φ_ib v_bk p_ik) are in exponential cones."""
+    """Maximise Σ t_i minus the shrinkage; (t_i, 1, Σ_bk φ_ib v_bk p_ik) are in cones."""
     (n, B), K = share.shape, len(p)
     steps = np.diff(np.eye(B), axis=0)
     pull = np.kron(2 * shrinkage * steps.T @ steps, np.eye(K))
