@@ -155,7 +155,10 @@ _MEANT = {
     "chains separate_chains": "split_chains",
     "kfold k_fold loo_kfold cv crossval cross_validation": "cross_validate",
     "reloo loo_refit exact_loo": "refit",
-    "lfo lfo_cv time_series_split": "leave_future_out, whose folds cross_validate takes",
+    "lfo lfo_cv time_series_split prequential": "leave_future_out, whose folds cross_validate "
+    "takes; with reuse=True it makes few fits",
+    "moment_match loo_moment_match": "refit, or ArviZ's loo_moment_match, whose result is a model "
+    "for stack and compare",
 }
 
 

@@ -182,6 +182,10 @@ def _example():
     }
 
 
+def _fit(train, test):
+    return lq.from_family("normal", y=Y[test], mu=MU, sigma=1.0)
+
+
 MODELS = _example()
 Y = MODELS["a"].observations.values[:, 0]
 FIT = lock(MODELS)
@@ -217,6 +221,10 @@ CALLS = {
     "Hoelder": (lq.Hoelder, {}),
     "Hybrid": (lq.Hybrid, {}),
     "Nested": (lq.Nested, {"outer": lq.Linear(), "members": ["a", (lq.Locking(), ["a", "b"])]}),
+    "cross_validate": (lq.cross_validate, {"fit": _fit, "n": 6, "folds": 2}),
+    "leave_future_out": (lq.leave_future_out, {"n": 9, "first": 2}),
+    "refit": (lq.refit, {"model": MODELS["a"], "fit": _fit}),
+    "leave_group_out": (lq.leave_group_out, {"model": MODELS["a"], "groups": [0, 0, 1, 1, 2, 2]}),
     "Model": (lq.Model, {"source": MODELS["a"].source}),
     "predict": (FIT.predict, {}),
     "logpdf": (FIT.predict().logpdf, {}),
@@ -237,9 +245,11 @@ _NOT_CALLED = re.compile(
 for _name in lq.__all__:
     if callable(_public := getattr(lq, _name)) and not _NOT_CALLED.match(_name):
         CALLS.setdefault(_name, (_public, {}))
-#: Some arguments are dicts of whatever a model takes, some are truth values, as Python has them.
+#: Some arguments are dicts of whatever a model takes, some are truth values, as Python has them;
+#: functions of users raise what they raise, and any name will do for a folder.
 _LEFT_ALONE = {
     *("progressbar", "bootstrap", "lazy", "thorough", "loo", "capped", "signed", "derivatives"),
+    *("fit", "folder"),
     *("self", "args", "kwargs", "data", "parameters"),
 }
 

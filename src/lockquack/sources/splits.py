@@ -141,8 +141,10 @@ def _labels(what: str, given: Any) -> NDArray[Any]:
     """Read labels of any kind."""
     try:
         return np.asarray(given)
-    except ValueError:
-        raise ParameterError(f"{what} has rows of unequal lengths.") from None
+    except Exception as reason:  # whatever the classes of other libraries raise
+        raise ParameterError(
+            f"{what} is not an array of labels, or its rows differ in length ({reason})."
+        ) from reason
 
 
 def complements(n: int, tests: Iterable[Index]) -> list[Split]:
@@ -154,7 +156,9 @@ def _are_pairs(folds: Any) -> bool:
     """Whether these are pairs of arrays, not labels."""
     if isinstance(folds, np.ndarray) or not isinstance(folds, Sequence):
         return False
-    return all(isinstance(each, tuple | list) and len(each) == 2 for each in folds)
+    return len(folds) > 0 and all(
+        isinstance(each, tuple | list) and len(each) == 2 for each in folds
+    )
 
 
 def _positions(given: Any, n: int) -> NDArray[Any]:
