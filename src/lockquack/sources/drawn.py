@@ -190,7 +190,7 @@ def from_draws(
     ... }
     >>> fit = lq.combine(models, lq.Linear(), lq.CRPS())
     >>> fit.weights.round(1).to_series().to_dict()
-    {'low': 0.5, 'high': 0.5}
+    {'low': 0.6, 'high': 0.4}
     >>> fit.predict().interval(0.9).sizes
     Frozen({'ci_bound': 2, 'obs_id': 50})
     """
