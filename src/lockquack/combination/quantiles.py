@@ -187,8 +187,8 @@ def average_quantiles(
     observations = agreed(model.observations for model in found.values())
     if observations.d > 1:
         raise UnsupportedError(
-            f"Quantiles are of single numbers; these outcomes have {observations.d} components. Mix "
-            "the models by lq.combine(models, lq.Linear(), lq.EnergyScore())."
+            f"Quantiles are of single numbers; these outcomes have {observations.d} components. "
+            "Mix the models by lq.combine(models, lq.Linear(), lq.EnergyScore())."
         )
     rng = np.random.default_rng(random_seed)
     quantiles = quantiles_of(sources, _LEVELS, loo=scores == "loo", rng=rng)  # (K, level, n)
@@ -197,11 +197,8 @@ def average_quantiles(
         solution = _fit(quantiles, observations)
         w = solution.x
     averaged = np.tensordot(w, quantiles, axes=1)
-    model = Model(
-        hold_outcomes(
-            observations, averaged[None], Likelihood(_LABEL), held_out=scores != "in-sample"
-        )
-    )
+    left_out, described = scores != "in-sample", Likelihood(_LABEL)
+    model = Model(hold_outcomes(observations, averaged[None], described, held_out=left_out))
     y = observations.values[:, 0]
     each = np.stack([averaged, *quantiles])
     crps = 2.0 * pinball(y - each, _LEVELS[:, None]).mean(axis=1)
@@ -212,7 +209,8 @@ def average_quantiles(
 def _fit(quantiles: Array, observations: Observations) -> Solution:
     if not observations.known:
         raise UnsupportedError(
-            "Weights by CRPS need the outcomes, and no model holds them. Give y= to one, or weights="
+            "Weights by CRPS need the outcomes, and no model holds them. Give y= to one, or give "
+            "weights=."
         )
     K, L, n = quantiles.shape
     counts = np.ones(n) if observations.weights is None else observations.weights
