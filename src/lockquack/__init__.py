@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lockquack.combination.mixtures import pseudo_bma as pseudo_bma
     from lockquack.combination.mixtures import select as select
     from lockquack.combination.mixtures import stack as stack
+    from lockquack.combination.quantiles import QuantileAverage as QuantileAverage
+    from lockquack.combination.quantiles import average_quantiles as average_quantiles
     from lockquack.combination.running import RunningLock as RunningLock
     from lockquack.combination.running import running_lock as running_lock
     from lockquack.combination.verbs import combine as combine
@@ -86,10 +88,12 @@ _HOMES = {
     "Model": "models.model",
     "Nested": "operators",
     "PairwiseScore": "rules",
+    "QuantileAverage": "combination.quantiles",
     "RunningLock": "combination.running",
     "Selection": "operators",
     "Spline": "models.covariates",
     "Superposition": "operators",
+    "average_quantiles": "combination.quantiles",
     "bma": "combination.mixtures",
     "check": "checks.derivatives",
     "combine": "combination.verbs",
@@ -152,6 +156,7 @@ _MEANT = {
     "log_pool log_linear geometric locking lock_models": "lock",
     "superposition superpose quantum": "quack",
     "average model_average model_averaging": "bma, pseudo_bma or stack",
+    "vincentize vincentization average_forecasts quantile_average": "average_quantiles",
     "chains separate_chains": "split_chains",
     "kfold k_fold loo_kfold cv crossval cross_validation": "cross_validate",
     "reloo loo_refit exact_loo": "refit",

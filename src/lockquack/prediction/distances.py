@@ -17,8 +17,8 @@ from lockquack.models.source import Source
 from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.parallel.progress import progress_bar
-from lockquack.prediction.distribution import distribution_of
-from lockquack.prediction.draws import stored_outcomes
+from lockquack.prediction.distribution import PooledDistribution, distribution_of
+from lockquack.prediction.draws import WeightedDraws, stored_outcomes
 from lockquack.prediction.members import components, predictive_densities
 from lockquack.prediction.nodes import NodeGroup, general_pools
 from lockquack.quadrature.curves import (
@@ -109,6 +109,33 @@ def distances_of_draws(
     return found, np.concatenate(pareto_k, axis=1)
 
 
+def quantiles_of(
+    models: Mapping[str, Source], levels: Array, *, loo: bool, rng: np.random.Generator
+) -> Array:
+    """Quantiles of the models' predictions of single numbers, (K, level, n)."""
+    _require_draws(models)
+    models = {name: model.left_out() if loo else model for name, model in models.items()}
+    return np.stack(
+        [
+            np.concatenate(
+                [_levels(name, model, obs, levels, loo, rng) for obs in model.observation_slices()],
+                axis=1,
+            )
+            for name, model in models.items()
+        ]
+    )
+
+
+def _levels(
+    name: str, model: Source, obs: slice, levels: Array, loo: bool, rng: np.random.Generator
+) -> Array:
+    if model.can.evaluate:
+        return _alone(model, obs, loo).quantile(levels)
+    with naming(f"Model {name!r}"):
+        drawn = _draw(name, model, obs, loo, rng)
+    return WeightedDraws.of(drawn.outcomes[..., 0], drawn.weights).quantile(levels)
+
+
 def _distances(drawn: Sequence[_Drawn], y: Array, unit: Array) -> Array:
     weights = [each.weights for each in drawn]
     if y.shape[1] == 1:
@@ -143,11 +170,16 @@ def _draw(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Genera
 
 def _quantiles(model: Source, obs: slice, loo: bool) -> _Drawn:
     """Take quantiles of a density from which outcomes cannot be drawn, at equal steps."""
-    alone = Pool(Linear(), np.ones(1), 1)
-    found = distribution_of({"": model}, alone, loo=loo, slices=[obs], progressbar=False)
+    found = _alone(model, obs, loo)
     levels = (np.arange(model.n_samples) + 0.5) / model.n_samples
     outcomes = found.quantile(levels)[..., None]
     return _Drawn(outcomes, np.ones(outcomes.shape[:2]), found.pareto_k[0])
+
+
+def _alone(model: Source, obs: slice, loo: bool) -> PooledDistribution:
+    """Return a model's own prediction of some observations as a distribution."""
+    alone = Pool(Linear(), np.ones(1), 1)
+    return distribution_of({"": model}, alone, loo=loo, slices=[obs], progressbar=False)
 
 
 def _require_draws(models: Mapping[str, Source]) -> None:

@@ -190,7 +190,7 @@ def from_draws(
     ... }
     >>> fit = lq.combine(models, lq.Linear(), lq.CRPS())
     >>> fit.weights.round(1).to_series().to_dict()
-    {'low': 0.5, 'high': 0.5}
+    {'low': 0.6, 'high': 0.4}
     >>> fit.predict().interval(0.9).sizes
     Frozen({'ci_bound': 2, 'obs_id': 50})
     """
@@ -201,7 +201,7 @@ def from_draws(
     if log_lik is None:
         if transform is not None:
             drawn = get_transform(transform).backward(drawn)
-        return Model(_hold(natural, drawn, described, held_out)).with_weights(weights)
+        return Model(hold_outcomes(natural, drawn, described, held_out)).with_weights(weights)
     held = hold_draws(modelled, log_lik, None, None, described)
     if (held.n_chains, held.n_draws) != drawn.shape[:2]:
         raise ShapeError(
@@ -279,13 +279,14 @@ def from_quantiles(
     if support is not None:
         drawn = np.clip(drawn, *as_support(support))
     described = Likelihood(f"quantiles at {at.size} levels")
-    source = _hold(observations, drawn[None], described, held_out)
+    source = hold_outcomes(observations, drawn[None], described, held_out)
     return Model(source).with_weights(weights)
 
 
-def _hold(
+def hold_outcomes(
     observations: Observations, drawn: Numeric, likelihood: Likelihood, held_out: bool
 ) -> DrawnSource:
+    """Hold draws of outcomes, (chain, draw, n[, component])."""
     return DrawnSource(
         observations,
         n_chains=drawn.shape[0],
