@@ -169,6 +169,23 @@ def test_parts_of_a_store_that_are_missing_cut_or_changed(saved, tmp_path, kind)
             require_message_or_truth(kind, path, truth)
 
 
+@pytest.mark.parametrize("kind", ["model", "lazy model"])
+def test_draws_in_a_store_that_have_changed(saved, tmp_path, kind):
+    """A number with another bit is a number still; only a checksum can tell."""
+    source = saved / "model.zarr"
+    chunks = [path.relative_to(source) for path in source.rglob("y/0.*")]
+    draws = [each for each in chunks if "observed_data" not in each.parts]
+    assert len(draws) == 3
+    for part in draws:
+        path = tmp_path / f"{part.parts[0]}.zarr"
+        shutil.copytree(source, path)
+        content = bytearray((path / part).read_bytes())
+        content[len(content) // 3] ^= 16
+        (path / part).write_bytes(content)
+        with pytest.raises(FileError, match=rf"{path.name}: .*may be damaged.*checksum"):
+            READERS[kind](path).collapse("in-sample")
+
+
 # What a combination must hold
 
 

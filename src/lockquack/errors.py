@@ -118,6 +118,10 @@ class FileError(LockquackError):
     """A file that cannot be read, or that does not hold what it should."""
 
 
+class ClusterError(LockquackError):
+    """A cluster that was closed, lost its workers or has no memory left."""
+
+
 class LockquackWarning(UserWarning):
     """Base of every warning.
 

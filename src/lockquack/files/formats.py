@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -112,13 +113,57 @@ def write(data: xr.Dataset | xr.DataTree, path: str | Path, *, zarr: bool = Fals
 
 
 def _write_hdf5(data: xr.Dataset | xr.DataTree, path: Path) -> None:
-    encoding = _encoding(data, {"fletcher32": True})
-    if active_client() is not None:
-        # By workers, who open it themselves.
-        data.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    """Write in this process: workers would not survive a full disk either."""
+    encoding, client = _encoding(data, {"fletcher32": True}), active_client()
+    if client is None:
+        with unfailing(path) as file:
+            data.to_netcdf(file, engine="h5netcdf", encoding=encoding)
         return
-    with unfailing(path) as file:
-        data.to_netcdf(file, engine="h5netcdf", encoding=encoding)
+    import dask
+
+    with unfailing(path) as file, dask.config.set(scheduler="threads"):
+        _computed_by(client, data).to_netcdf(file, engine="h5netcdf", encoding=encoding)
+
+
+def _computed_by(client: Any, data: xr.Dataset | xr.DataTree) -> xr.Dataset | xr.DataTree:
+    """Let a cluster compute the chunks that are written, when it is their turn."""
+    if isinstance(data, xr.DataTree):
+        nodes = {node.path: node.to_dataset(inherit=False) for node in data.subtree}
+        return xr.DataTree.from_dict({at: _computed_by(client, node) for at, node in nodes.items()})
+    import dask.array as da
+
+    lazy = {name: each for name, each in data.data_vars.items() if each.chunks is not None}
+    return data.assign(
+        {
+            name: each.copy(
+                data=da.from_array(_Elsewhere(client, each.data), each.chunks, asarray=False)
+            )
+            for name, each in lazy.items()
+        }
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Elsewhere:
+    """An array of dask's, of which parts are computed on a cluster when they are asked for."""
+
+    client: Any
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.client.compute(self.array[key]).result()
 
 
 def _encoding(data: xr.Dataset | xr.DataTree, numbers: Mapping[str, Any]) -> dict[str, Any]:

@@ -177,6 +177,7 @@ def boxes(grid: Sequence[int], most: int) -> tuple[list[int], list[slice]]:
 
 def _write_frame(source: Source, store: Path, dtype: str, name: str, chunks: Sequence[int]) -> None:
     """Write everything but the draws, and empty arrays for these."""
+    import numcodecs
     import zarr
 
     observations = source.observations
@@ -200,7 +201,8 @@ def _write_frame(source: Source, store: Path, dtype: str, name: str, chunks: Seq
             shape=tuple(sizes.values()),
             chunks=tuple(whole),
             dtype=dtype,
-            compressors=None,  # noise does not compress
+            # Noise does not compress; but what was changed since must not be taken for draws.
+            compressors=numcodecs.CRC32C(),
             fill_value=np.nan,
             attributes={**attributes, "_ARRAY_DIMENSIONS": list(sizes)},
         )

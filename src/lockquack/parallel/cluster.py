@@ -6,14 +6,22 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from queue import SimpleQueue
 from typing import Any
 
-from lockquack.errors import LockquackError, ParameterError
+from lockquack.errors import ClusterError, LockquackError, ParameterError
 from lockquack.parallel.threads import ask_dask, in_dask_worker, linear_algebra, n_threads
+
+#: Seconds after which workers are looked at while a result is waited for, and how often in a row
+#: all of them must be paused then.
+_PATIENCE, _TIMES = 10.0, 6
+_GONE = (
+    "The dask cluster was closed, or its connection was lost, while it was computing. Nothing was "
+    "written. Begin again with another cluster, or without."
+)
 
 
 def active_client() -> Any:
@@ -32,13 +40,78 @@ def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
         with linear_algebra().limit(limits=1, user_api="blas"):
             yield from _compute_here(list(parts))
         return
-    waiting = deque(client.compute(list(parts)))
+    yield from results_in_order(client, client.compute(list(parts)))
+
+
+def results_in_order(
+    client: Any, futures: Iterable[Any], ahead: int | None = None
+) -> Iterator[Any]:
+    """Yield results of a cluster in order; the others are cancelled if nobody waits for them.
+
+    No more futures are asked for ``ahead`` of the results than so many; by default all.
+    """
+    waiting: deque[Any] = deque()
     try:
-        while waiting:
-            yield waiting.popleft().result()
+        with _saying_what_happened():
+            for future in futures:
+                waiting.append(future)
+                if len(waiting) == ahead:
+                    yield _result(client, waiting.popleft())
+            while waiting:
+                yield _result(client, waiting.popleft())
     finally:
         if waiting:
-            client.cancel(list(waiting))
+            with suppress(Exception):  # of a cluster that is gone nobody need cancel anything
+                client.cancel(list(waiting))
+
+
+def _result(client: Any, future: Any) -> Any:
+    """Wait for a result, but not for workers that will never work again."""
+    from distributed import wait
+
+    waited = 0
+    while True:
+        try:
+            wait(future, timeout=_PATIENCE)
+        except TimeoutError:
+            waited = waited + 1 if _all_are_paused(client) else 0
+            if waited == _TIMES:
+                raise ClusterError(
+                    "All workers of the cluster are paused, because they hold nearly all the "
+                    "memory that they may, and nothing becomes free. Let the cluster have fewer "
+                    "workers with more memory each (memory_limit= of dask), or write the models "
+                    "by Model.to_zarr and read them from there."
+                ) from None
+        else:
+            return future.result()
+
+
+def _all_are_paused(client: Any) -> bool:
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return bool(workers) and all(worker["status"] == "paused" for worker in workers)
+
+
+@contextmanager
+def _saying_what_happened() -> Iterator[None]:
+    """Tell of a cluster that is gone in words of our own; what went wrong in a task stays."""
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterError(
+            f"Workers of the cluster died at the same task, one after the other: {error.task}. "
+            "Most often they have too little memory; their logs tell. Let the cluster have fewer "
+            "workers with more memory each."
+        ) from error
+    except (CancelledError, CommClosedError) as error:
+        raise ClusterError(_GONE) from error
+    except Exception as error:
+        # What dask says of a closed client has no public class.
+        if type(error).__module__.startswith("distributed."):
+            raise ClusterError(_GONE) from error
+        raise
 
 
 def _compute_here(parts: Sequence[Any]) -> Iterator[Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol, Self, TypeVar
 
-from lockquack.parallel.cluster import active_client
+from lockquack.parallel.cluster import active_client, results_in_order
 from lockquack.parallel.threads import reuse_memory, thread_map
 
 T = TypeVar("T")
@@ -120,7 +119,8 @@ def _on_cluster(
     most = max(1, _CELLS_PER_TASK // max(model.n_samples for model in models))
     few = -(-groups[-1].stop // (2 * _width(client)))
     tasks = _batches(zip(groups, *items, strict=True), min(most, few))
-    for results in _ahead(client, submit, tasks):
+    # So no thread waits, and neither this process nor the scheduler holds more than a few.
+    for results in results_in_order(client, map(submit, tasks), ahead=_width(client)):
         yield from results
 
 
@@ -151,22 +151,3 @@ def _itself(model: D) -> D:
 def _width(client: Any) -> int:
     """How many tasks to hand out before the first is done."""
     return max(4 * sum(client.nthreads().values()), 16)
-
-
-def _ahead(client: Any, submit: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
-    """Submit items, some ahead of the results, which come in the items' order.
-
-    So no thread waits, and neither this process nor the scheduler holds more than a few.
-    """
-    width = _width(client)
-    waiting: deque[Any] = deque()
-    try:
-        for item in items:
-            waiting.append(submit(item))
-            if len(waiting) == width:
-                yield client.gather(waiting.popleft())
-        while waiting:
-            yield client.gather(waiting.popleft())
-    finally:
-        if waiting:
-            client.cancel(list(waiting))
