@@ -185,7 +185,9 @@ def test_recordings_are_of_the_code_of_their_pages(extension):
     recorded = extension("recorded")
     pages = recorded.recorded_pages()
     assert {page.stem for page in pages} >= {"pymc", "bambi", "numpyro", "stan", "jax"}
-    assert [why for page in pages if (why := recorded.whats_stale(page))] == []
+    for page in pages:  # whether lockquack prints what it did is for the build to say
+        code = recorded.digest(recorded.cells(page.read_text()))
+        assert recorded.Recording.read(page).code == code, f"make record PAGES={page}"
     kept = set(recorded.RECORDINGS.rglob("*.json"))
     assert kept == {recorded.file_of(page) for page in pages}, "and there are no others"
 
