@@ -30,6 +30,23 @@ extensions = [
     "outside",
     "recorded",
 ]
+# Links into the documentation of others take an inventory of each, which is fetched. The site is
+# built without a network everywhere but on Read the Docs; elsewhere by LINKS=1 make docs.
+if os.environ.get("READTHEDOCS") or os.environ.get("LINKS"):
+    extensions.append("sphinx.ext.intersphinx")
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "numpy": ("https://numpy.org/doc/stable", None),
+    "scipy": ("https://docs.scipy.org/doc/scipy", None),
+    "pandas": ("https://pandas.pydata.org/docs", None),
+    "xarray": ("https://docs.xarray.dev/en/stable", None),
+    "matplotlib": ("https://matplotlib.org/stable", None),
+    "arviz": ("https://python.arviz.org/en/stable", None),
+    "arviz_base": ("https://arviz-base.readthedocs.io/en/stable", None),
+    "arviz_stats": ("https://arviz-stats.readthedocs.io/en/stable", None),
+    "pymc": ("https://www.pymc.io/projects/docs/en/stable", None),
+    "numpyro": ("https://num.pyro.ai/en/stable", None),
+}
 exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 

@@ -51,7 +51,8 @@ def run(page: Path) -> Recording:
         NotebookClient(
             notebook, timeout=1200, resources={"metadata": {"path": folder}}, kernel_name="python3"
         ).execute()
-    return Recording(digest(code), versions(code), [kept(cell.outputs) for cell in notebook.cells])
+    outputs = [kept(cell.outputs) for cell in notebook.cells]
+    return Recording(digest(code), recorded.prints(), versions(code), outputs)
 
 
 def versions(code: list[str]) -> dict[str, str]:
@@ -112,7 +113,7 @@ def differs(old: str, new: str) -> str:
 
 def check(page: Path) -> list[str]:
     """Run a page and say where it differs from its recording."""
-    why = recorded.whats_stale(page, lockquack.__version__)
+    why = recorded.whats_stale(page)
     if why:
         return [why]
     old, new = Recording.read(page), run(page)
@@ -131,7 +132,7 @@ def main() -> int:
     given = parser.parse_args()
     pages = [page.resolve() for page in given.pages] or recorded.recorded_pages()
     if not (given.pages or given.all or given.check):
-        pages = [page for page in pages if recorded.whats_stale(page, lockquack.__version__)]
+        pages = [page for page in pages if recorded.whats_stale(page)]
     wrong: list[str] = []
     for page in pages:
         began = time.perf_counter()
