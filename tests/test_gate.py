@@ -148,7 +148,7 @@ def test_everything_after_the_weights(fit, tmp_path):
     assert fit.pit(loo=True).sizes == {"obs_id": N}
     assert fit.sample(5, random_seed=1)["posterior_predictive/y"].sizes["obs_id"] == N
     assert fit.plot_weights_at() is not None
-    assert "intervals of 90 % from the posterior" in sections.weights(fit)
+    assert "intervals of 90 % from the posterior" in str(sections.weights(fit))
     assert fit.plot_weights() is not None
 
 
