@@ -404,7 +404,7 @@ def test_pictures_and_report(models, x):
     many = lq.Groups([f"t{i % 40}" for i in range(N)], "town")
     mapped = lq.stack(models, by=many, shrinkage=1.0).plot_weights_at()
     assert mapped.get_ylabel() == "40 groups of town, sorted"
-    page = sections.weights(sides)
+    page = str(sections.weights(sides))
     assert "Weights by x" in page
     assert "Weights by side" in page
 

@@ -57,8 +57,14 @@ def fit(models):
 
 
 @pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")  # of the constant fit
-@pytest.mark.parametrize("rule", [lq.LogScore(), lq.Hyvarinen()], ids=lambda rule: rule.name)
-@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@pytest.mark.parametrize(
+    ("operator", "rule"),
+    [
+        *[(operator, rule) for operator in OPERATORS for rule in (lq.LogScore(), lq.Hyvarinen())],
+        (lq.Linear(), lq.CRPS()),
+    ],
+    ids=repr,
+)
 def test_slopes_are_those_of_finite_differences(operator, rule):
     models = lq.example_models()
     fit = lq.combine(models, operator, rule)
