@@ -29,8 +29,8 @@ from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, 
 from lockquack.models.source import Abilities, FixedWeights, Source, Subset
 from lockquack.models.ways import counted_ways
 from lockquack.sources.reading import as_model
+from lockquack.sources.splits import Index, Split, are_from_the_past, are_one_step_ahead
 
-Index = NDArray[np.intp]
 #: Rows that are not wanted but read all the same, between two that are.
 _FAR = 16
 
@@ -94,8 +94,11 @@ class Fold:
     rows: Index  # where in the source these are
 
 
-def side_by_side(folds: Sequence[Fold], *, one_step_ahead: bool = False) -> Model:
-    """Put the predictions of several fits into one model, in the order of the data."""
+def side_by_side(folds: Sequence[Fold], splits: Sequence[Split] = ()) -> Model:
+    """Put the predictions of several fits into one model, in the order of the data.
+
+    The splits, where they are known, tell what is predicted from what.
+    """
     sources = [each.source for each in folds]
     require_alike(sources)
     order = np.concatenate([each.places for each in folds])
@@ -109,7 +112,10 @@ def side_by_side(folds: Sequence[Fold], *, one_step_ahead: bool = False) -> Mode
             observations,
             first.n_chains,
             first.n_draws,
-            first.likelihood,
+            # Of predictions from the past, terms given earlier outcomes are just what is wanted.
+            replace(first.likelihood, given_earlier=False)
+            if are_from_the_past(splits)
+            else first.likelihood,
             held_out=True,
             outcome_draws=_outcome_draws(folds, observations, sorting),
             is_split=all(source.is_split for source in sources),
@@ -117,7 +123,7 @@ def side_by_side(folds: Sequence[Fold], *, one_step_ahead: bool = False) -> Mode
             fold=fold[sorting],
             row=np.concatenate([each.rows for each in folds])[sorting],
             hows=tuple(_how(source) for source in sources),
-            one_step_ahead=one_step_ahead,
+            one_step_ahead=are_one_step_ahead(splits),
         )
     )
 
