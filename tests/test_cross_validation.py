@@ -281,3 +281,22 @@ def test_which_fit_should_predict_new_data(y):
     fit = lq.equal({"a": lq.cross_validate(drawn(y, 50), n=N, folds=4)})
     with pytest.raises(UnsupportedError, match="made of 4 fits to parts of the data"):
         fit.predict([0.0], x=[[1.0]])
+
+
+def test_predictive_draws_are_enough_for_the_crps(y):
+    """What a fold draws stays with its observations, whatever their order."""
+    outcomes = np.random.default_rng(9).normal(y, 1.0, size=(4, 200, N))
+
+    def fit(train, test):
+        return lq.from_draws(outcomes[:, :, test], y=y[test])
+
+    model = lq.cross_validate(fit, n=N, folds=GROUPS)
+    np.testing.assert_array_equal(model.source.outcome_draws.values.reshape(4, 200, N), outcomes)
+    whole = lq.from_draws(outcomes, y=y, held_out=True)
+    found, expected = (
+        lq.combine({"m": each}, lq.Linear(), lq.CRPS()).to_dataframe()["score"].iloc[0]
+        for each in (model, whole)
+    )
+    assert found == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(UnsupportedError, match="outcomes are all that is known"):
+        lq.stack({"m": model})

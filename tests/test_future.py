@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ import lockquack as lq
 from lockquack.draws.psis import psis
 from lockquack.errors import LockquackWarning, ParameterError, UnsupportedError
 from lockquack.paper.scenarios import SCENARIOS, posterior_draws, sequential_predictions
+from lockquack.parallel.cluster import cluster
 
 N, FIRST = 60, 12
 #: The level of the series changes: draws of the first fits do not do for the end.
@@ -148,6 +150,42 @@ def test_an_interruption_costs_no_fit_twice(tmp_path):
     np.testing.assert_array_equal(resumed.loo().logp, whole.loo().logp)
     with pytest.raises(ParameterError, match="not of the same folds"):
         lq.cross_validate(interrupted([]), folder=tmp_path / "fits", **options | {"reuse": False})
+
+
+def test_terms_given_earlier_outcomes_are_what_is_wanted_of_the_past():
+    """A remark on leave-one-out of a series is out of place where nothing later was seen."""
+
+    def fit(train, test):
+        source = fit_to(Y)(train, test).source
+        series = replace(source.likelihood, given_earlier=True)
+        return lq.Model(replace(source, likelihood=series))
+
+    def remarked(folds, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LockquackWarning)
+            found = lq.stack({"a": lq.cross_validate(fit, n=N, folds=folds, **options)})
+        return any(remark.code == "given-earlier-outcomes" for remark in found.remarks)
+
+    assert remarked(5)
+    assert not remarked(lq.leave_future_out(N, first=40))
+    assert not remarked(lq.leave_future_out(N, first=40, ahead=3), reuse=True)
+
+
+def test_the_workers_of_a_cluster_fit_where_needed(tmp_path):
+    y = np.random.default_rng(1).normal(size=N)
+
+    def fit(train, test):
+        from distributed import get_worker
+
+        assert get_worker() is not None
+        (tmp_path / f"{len(train)}").touch()
+        mu = np.random.default_rng(1).normal(y[train].mean(), 0.2, size=(4, 100))
+        return lq.from_family("normal", y=y[test], mu=mu, sigma=1.0)
+
+    with cluster(workers=1):
+        model = lq.cross_validate(fit, n=N, folds=lq.leave_future_out(N, first=50), reuse=10.0)
+    assert [each.name for each in tmp_path.iterdir()] == ["50"]
+    assert model.observations.n == 10
 
 
 def test_weights_of_draws_are_not_lost(reused, tmp_path):

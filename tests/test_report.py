@@ -71,6 +71,7 @@ def test_it_says_what_was_combined_and_how(fit, text):
     assert f"lockquack {lq.__version__}" in said
     assert f"numpy {np.__version__}" in said
     assert "random seed 3" in said
+    assert f"{fit.observations.n} PSIS" in said
 
 
 def test_scores_and_calibration_are_those_of_the_library(fit, text):

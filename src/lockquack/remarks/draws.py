@@ -109,11 +109,13 @@ class HandfulOfDraws(Remark):
     category = MonteCarloWarning
     title = "Predictions that rest on a handful of draws"
     meaning = (
-        "At some observations all but a handful of draws give the outcome almost no density, so "
-        "that the in-sample or held-out prediction is an average over this handful."
+        "At some observations all but a handful of draws give the outcome almost no density, or "
+        "have almost no weight where an earlier fit predicts later observations, so that the "
+        "in-sample or held-out prediction is an average over this handful."
     )
     remedy = (
-        "Check these observations; use leave-one-out scores, or a likelihood with heavier tails."
+        "Check these observations; use leave-one-out scores, or a likelihood with heavier tails; "
+        "with `cross_validate(reuse=True)`, a lower limit of k̂, such as `reuse=0.5`."
     )
     example = (("normal",), "normal", 3.2)
 
@@ -126,7 +128,7 @@ class HandfulOfDraws(Remark):
         return (
             f"The predictions of {listed(self.models)} rest on very few draws at some observations "
             f"({self.carrying:.1f} in effect for {self.worst!r}, where the others give the outcome "
-            "almost no density). Their scores and mcse cannot be trusted."
+            "almost no density, or have no weight). Their scores and mcse cannot be trusted."
         )
 
 

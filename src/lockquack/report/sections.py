@@ -14,6 +14,7 @@ import pandas as pd
 from lockquack import __version__
 from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.methods.comparison import Comparison
+from lockquack.models.ways import counted_ways
 from lockquack.plots import plot_compare, plot_densities, plot_pit
 from lockquack.prediction.pictures import weight_of
 from lockquack.remarks import Remark
@@ -146,6 +147,9 @@ def what_was_combined(contents: Contents) -> Section:
             ("draws each", [model.n_draws for model in each]),
             ("known at", [where[model.source.can.evaluate] for model in each]),
         ]
+        if fit.scores != "in-sample":
+            ways = [counted_ways(model.source.hows_left_out) for model in each]
+            columns.append(("left out by", ways))
         models = table("model", fit.models, columns)
     return section("What was combined", definitions(known), models)
 

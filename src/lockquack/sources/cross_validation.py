@@ -22,7 +22,7 @@ from lockquack.sources.folds import Fold, positions, require_alike, side_by_side
 from lockquack.sources.reading import as_model
 from lockquack.sources.resuming import Kept, describe
 from lockquack.sources.reusing import fit_where_needed, read_limit, with_all_that_follow
-from lockquack.sources.splits import Index, Split, are_one_step_ahead, read_splits
+from lockquack.sources.splits import Index, Split, read_splits
 
 #: What users write: fits to some rows, predicts others.
 Fit = Callable[[Index, Index], Any]
@@ -132,13 +132,13 @@ def cross_validate(
     kept = Kept(None) if outcomes is None else open_folder(folder, fit, outcomes, asked)
     if reuse is not False:
         fit_fold = partial(fit_or_read, fit, asked, kept, outcomes)
-        return fit_where_needed(fit_fold, splits, read_limit(reuse), progressbar)
+        return fit_where_needed(fit_fold, splits, asked, read_limit(reuse), progressbar)
     fitted = fit_all(fit, splits, kept, outcomes, threads=threads, progressbar=progressbar)
     folds = [
         Fold(test, each.source, np.arange(len(test)))
         for (_, test), each in zip(splits, fitted, strict=True)
     ]
-    return side_by_side(folds, one_step_ahead=are_one_step_ahead(splits))
+    return side_by_side(folds, splits)
 
 
 def require_function(fit: Any) -> None:

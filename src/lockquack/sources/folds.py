@@ -29,8 +29,8 @@ from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, 
 from lockquack.models.source import Abilities, FixedWeights, Source, Subset
 from lockquack.models.ways import counted_ways
 from lockquack.sources.reading import as_model
+from lockquack.sources.splits import Index, Split, are_from_the_past, are_one_step_ahead
 
-Index = NDArray[np.intp]
 #: Rows that are not wanted but read all the same, between two that are.
 _FAR = 16
 
@@ -94,8 +94,11 @@ class Fold:
     rows: Index  # where in the source these are
 
 
-def side_by_side(folds: Sequence[Fold], *, one_step_ahead: bool = False) -> Model:
-    """Put the predictions of several fits into one model, in the order of the data."""
+def side_by_side(folds: Sequence[Fold], splits: Sequence[Split] = ()) -> Model:
+    """Put the predictions of several fits into one model, in the order of the data.
+
+    The splits, where they are known, tell what is predicted from what.
+    """
     sources = [each.source for each in folds]
     require_alike(sources)
     order = np.concatenate([each.places for each in folds])
@@ -103,19 +106,24 @@ def side_by_side(folds: Sequence[Fold], *, one_step_ahead: bool = False) -> Mode
     sorting = np.argsort(order)
     fold = np.repeat(np.arange(len(folds)), [len(each.places) for each in folds])
     first = sources[0]
+    observations = _observations(folds, order, sorting)
     return Model(
         FoldedSource(
-            _observations(folds, order, sorting),
+            observations,
             first.n_chains,
             first.n_draws,
-            first.likelihood,
+            # Of predictions from the past, terms given earlier outcomes are just what is wanted.
+            replace(first.likelihood, given_earlier=False)
+            if are_from_the_past(splits)
+            else first.likelihood,
             held_out=True,
+            outcome_draws=_outcome_draws(folds, observations, sorting),
             is_split=all(source.is_split for source in sources),
             sources=tuple(sources),
             fold=fold[sorting],
             row=np.concatenate([each.rows for each in folds])[sorting],
             hows=tuple(_how(source) for source in sources),
-            one_step_ahead=one_step_ahead,
+            one_step_ahead=are_one_step_ahead(splits),
         )
     )
 
@@ -138,6 +146,7 @@ class FoldedSource(Source):
     def can(self) -> Abilities:
         each = [source.can for source in self.sources]
         return Abilities(
+            know_density=all(can.know_density for can in each),
             differentiate=all(can.differentiate for can in each),
             evaluate=all(can.evaluate for can in each),
             integrate_to_one=all(can.integrate_to_one for can in each),
@@ -273,6 +282,7 @@ class FoldedSource(Source):
         return replace(
             self,
             observations=self.observations.restrict(places),
+            outcome_draws=None,
             held_out=not saw,
             sources=tuple(self.sources[k] for k in used),
             fold=fold,
@@ -415,3 +425,19 @@ def _observations(folds: Sequence[Fold], order: Index, sorting: Index) -> Observ
     if len(known) < len(each):
         raise ParameterError("Some folds have case weights and some have none. Give all or none.")
     return joined.weighted(np.concatenate(known)[sorting])
+
+
+def _outcome_draws(
+    folds: Sequence[Fold], observations: Observations, sorting: Index
+) -> xr.DataArray | None:
+    """Put outcomes that came with the draws side by side, where all fits have some."""
+    parts = []
+    for fold in folds:
+        source, drawn = fold.source, fold.source.outcome_draws
+        if drawn is None:
+            return None
+        shape = (source.n_chains, source.n_draws, source.n_obs, source.n_components)
+        parts.append(np.asarray(drawn.values).reshape(shape)[:, :, fold.rows])
+    joined = np.concatenate(parts, axis=2)[:, :, sorting]
+    sample = {"chain": np.arange(joined.shape[0]), "draw": np.arange(joined.shape[1])}
+    return observations.label_components(joined, sample)

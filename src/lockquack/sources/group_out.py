@@ -14,9 +14,10 @@ from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.observations import row_values
 from lockquack.models.source import FixedWeights, Source
-from lockquack.sources.folds import FoldedSource, Index
+from lockquack.sources.folds import FoldedSource
 from lockquack.sources.left_out import LeftOutSource, ReweightedSource
 from lockquack.sources.reading import as_model
+from lockquack.sources.splits import Index
 
 _HOW = "PSIS without its group"
 

@@ -9,7 +9,7 @@ draws of a fit to the rows :math:`A` are draws of the posterior of :math:`B \sup
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ from lockquack.numeric import as_positive, cut
 from lockquack.parallel.progress import progress_bar
 from lockquack.sources.folds import Fold, require_alike, side_by_side
 from lockquack.sources.left_out import ReweightedSource
-from lockquack.sources.splits import Index, Split, are_one_step_ahead
+from lockquack.sources.splits import Index, Split
 
 _HOW = "PSIS from an earlier fit"
 #: Observations whose draws are held at once.
@@ -46,12 +46,16 @@ def with_all_that_follow(splits: Sequence[Split]) -> list[Split]:
             "reuse= is for folds of which each is fitted to all rows of the one before and to "
             "more, such as those of leave_future_out; these are others. Leave reuse= out."
         )
-    later: list[Split] = []
-    rows = np.empty(0, dtype=np.intp)
-    for train, test in reversed(splits):
-        rows = np.union1d(np.union1d(rows, train), test)
-        later.append((train, np.setdiff1d(rows, train)))
-    return later[::-1]
+    n = 1 + max(int(rows.max(initial=-1)) for split in splits for rows in split)
+    joins, wanted = np.full(n, len(splits)), np.full(n, -1)  # when fitted to, last needed when
+    for k, (train, _) in reversed(list(enumerate(splits))):
+        joins[train] = k
+    for k, (_, test) in enumerate(splits):
+        wanted[test] = k
+    wanted = np.maximum(wanted, np.where(joins < len(splits), joins, -1))
+    return [
+        (train, np.flatnonzero((joins > k) & (wanted >= k))) for k, (train, _) in enumerate(splits)
+    ]
 
 
 @dataclass
@@ -86,14 +90,17 @@ class Growing:
 
 
 def fit_where_needed(
-    fit_fold: Any, splits: Sequence[Split], limit: float | None, progressbar: bool | None
+    fit_fold: Callable[[int], Model],
+    splits: Sequence[Split],
+    later: Sequence[Split],
+    limit: float | None,
+    progressbar: bool | None,
 ) -> Model:
     """Predict fold after fold; make a new fit where the draws of the last one do not do.
 
-    ``fit_fold(k)`` makes the fit of a fold, at all rows of :func:`with_all_that_follow`.
+    ``fit_fold(k)`` makes the fit of a fold, at all rows that follow, which ``later`` has.
     """
     folds: list[Fold] = []
-    later = with_all_that_follow(splits)
     last: Growing | None = None
     with progress_bar(len(splits), "cross-validation", progressbar) as advance:
         for k, (train, test) in enumerate(splits):
@@ -106,7 +113,7 @@ def fit_where_needed(
                 last, weights = Growing(source, later[k][1], later[k][1]), None
             folds.append(last.predict(test, weights))
             advance(1)
-    return side_by_side(folds, one_step_ahead=are_one_step_ahead(splits))
+    return side_by_side(folds, splits)
 
 
 def _is_too_high(weights: FixedWeights | None, source: Source, limit: float | None) -> bool:

@@ -100,10 +100,15 @@ def read_splits(n: int, folds: Any, stratify: Any, seed: int) -> list[Split]:
 
 def are_one_step_ahead(splits: Sequence[Split]) -> bool:
     """Whether each observation is predicted alone, from all before it and from no others."""
-    return all(
+    return bool(splits) and all(
         len(test) == 1 and np.array_equal(np.sort(train), np.arange(test[0]))
         for train, test in splits
     )
+
+
+def are_from_the_past(splits: Sequence[Split]) -> bool:
+    """Whether all observations are predicted from earlier ones only."""
+    return bool(splits) and all(train.max(initial=-1) < test.min() for train, test in splits)
 
 
 def _dealt(n: int, folds: int, stratify: Any, seed: int) -> list[Index]:
