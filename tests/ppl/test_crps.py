@@ -11,7 +11,7 @@ pm = pytest.importorskip("pymc")
 
 #: PyMC's own, and ours on so few draws.
 pytestmark = pytest.mark.filterwarnings("ignore")
-LIMIT = 2.5
+LIMIT = 1.3
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def fitted():
     """Waiting times that were not followed beyond a limit, by two models."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=60)
-    y = np.minimum(rng.gamma(2.0, np.exp(0.3 * x) / 2), LIMIT)
+    y = np.minimum(rng.gamma(6.0, np.exp(0.2 * x) / 6), LIMIT)
     found = {}
     for name in ("weibull", "exponential"):
         with pm.Model() as model:
@@ -40,7 +40,7 @@ def fitted():
 
 
 def test_censored_outcomes_are_mixed_by_draws_of_their_own_generators(fitted):
-    y, found = fitted
+    _, found = fitted
     by_model = lq.combine(
         {name: lq.from_pymc(*each) for name, each in found.items()},
         lq.Linear(),
@@ -53,8 +53,7 @@ def test_censored_outcomes_are_mixed_by_draws_of_their_own_generators(fitted):
     ours, theirs = by_model.objective.model_scores(), by_arviz.objective.model_scores()
     assert ours.sum(axis=1) == pytest.approx(theirs.sum(axis=1), rel=0.03)
     # Which is better does not depend on whose draws they are.
-    assert ours.sum(axis=1).argmax() == theirs.sum(axis=1).argmax() == 0
-    assert float(abs(by_model.weights - by_arviz.weights).max()) < 0.35
+    assert min(float(fit.weights.sel(model="weibull")) for fit in (by_model, by_arviz)) > 0.8
     assert bool(by_model.solution.converged)
 
 
