@@ -347,7 +347,9 @@ def test_an_observation_decides_where_the_others_contradict_it():
         assert deciding(fit.fitter, pulled, moved, last, without).tolist() == expected
 
 
-@pytest.mark.parametrize("pair", [p for p in PAIRS if p[2] == lq.Locking()], ids=named)
+@pytest.mark.parametrize(
+    "pair", [p for p in CONVEX if p[2] in (lq.Locking(), lq.Linear())], ids=named
+)
 def test_the_look_at_a_fit_finds_what_all_deletions_find(pair):
     fitter = pose(pair)
     assert isinstance(fitter, ConvexFitter)
