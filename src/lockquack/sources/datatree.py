@@ -26,6 +26,7 @@ from lockquack.models.containers import (
     GROUPS,
     OBSERVED_GROUP,
     STATISTICS_GROUP,
+    divergences,
     log_marginal_likelihood,
     stored_case_weights,
 )
@@ -216,6 +217,7 @@ def _from_tree(
     source = replace(
         source,
         log_marginal_likelihood=log_marginal_likelihood(tree),
+        divergent=divergences(tree),
         outcome_draws=predictive_draws(found, source),
     )
     if transform is None:
