@@ -18,6 +18,7 @@ with warnings.catch_warnings():
 
 import lockquack as lq
 from lockquack.errors import (
+    LikelihoodWarning,
     LockquackError,
     NonFiniteError,
     ObservationMismatchError,
@@ -26,6 +27,7 @@ from lockquack.errors import (
     ShapeError,
     UnsupportedError,
 )
+from lockquack.remarks.draws import Divergences
 from lockquack.sources.reading import as_model
 
 N, CHAINS, DRAWS = 30, 4, 200
@@ -161,6 +163,15 @@ def test_the_examples_that_come_with_arviz():
         fit.to_dataframe()["score"].iloc[1:], [each["elpd"] for each in known], atol=0.05
     )
     assert fit.observations.name == "obs"
+    # Of the centred parametrisation everybody knows that it makes samplers diverge.
+    (said,) = [each for each in fit.remarks if isinstance(each, Divergences)]
+    counts = {name: int(each.sample_stats["diverging"].sum()) for name, each in files.items()}
+    assert counts["centered_eight"] > 10
+    samples = files["centered_eight"].posterior["mu"].size
+    expected = tuple((name, count, samples) for name, count in counts.items() if count)
+    assert said.models == expected
+    again = lq.from_datatree(fit.models["centered_eight"].to_datatree())
+    assert again.source.divergent == counts["centered_eight"]
 
 
 def az_tree(idata):
@@ -229,9 +240,11 @@ def test_without_log_densities_it_is_said_how_to_add_them(parts, attrs, message)
 def test_stacking_does_without_outcomes(parts, tmp_path):
     bare = {k: v for k, v in parts.groups["left"].items() if k != "observed_data"}
     expected = lq.stack(parts.models)
-    fit = lq.stack({"left": container(bare), "right": parts.models["right"]})
+    with pytest.warns(LikelihoodWarning, match="outcomes of 'left' are not known"):
+        fit = lq.stack({"left": container(bare), "right": parts.models["right"]})
     np.testing.assert_allclose(fit.weights, expected.weights, atol=1e-9)
-    alone = lq.stack({"left": container(bare), "right": loo(parts.groups["right"])})
+    with pytest.warns(LikelihoodWarning, match="outcomes of 'left' are not known"):
+        alone = lq.stack({"left": container(bare), "right": loo(parts.groups["right"])})
     np.testing.assert_allclose(alone.weights, expected.weights, atol=1e-9)
     assert not alone.observations.known
     alone.save(tmp_path / "fit.nc")

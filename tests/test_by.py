@@ -263,7 +263,8 @@ def test_missing_and_unseen(models, x):
     np.testing.assert_allclose(unseen, fit.weights_at()["weight"].values.mean(axis=1), atol=1e-12)
     holes = x.copy()
     holes[:7] = np.nan
-    smooth = lq.stack(models, by=holes, shrinkage=0.5)
+    with pytest.warns(IdentifiabilityWarning, match="At 7 of 60 observations covariate is missing"):
+        smooth = lq.stack(models, by=holes, shrinkage=0.5)
     functions = smooth.fitter.objective.functions(smooth.solution.x)
     np.testing.assert_allclose(smooth.weights.values[:, 0], functions.mean(axis=0), atol=1e-12)
     far = smooth.weights_at([-9.0, np.nanmin(holes)])["weight"].values

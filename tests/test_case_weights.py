@@ -446,3 +446,21 @@ def test_equal_numbers_do_not_vary(weights):
     """Their mean is rounded, and their distances from it are not zero."""
     values = np.full((3, 1), 0.1)
     assert standard_deviation(values, weights) == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+def test_what_does_not_count_may_be_as_unlikely_as_it_likes():
+    """An outcome that all weight deems impossible, next to the others, overflowed."""
+    y = np.append(np.zeros(20) + np.linspace(-1, 1, 20), 60.0)
+    weights = (y < 50).astype(float)
+    mu = 0.01 * np.arange(40.0).reshape(2, 20)
+    models = {
+        "narrow": lq.from_family("normal", y=y, mu=mu, sigma=0.5, weights=weights),
+        "wide": lq.from_family("student_t", y=y, nu=2.0, mu=mu, sigma=9.0, weights=weights),
+    }
+    few = {name: model.source.restrict(slice(0, 20)) for name, model in models.items()}
+    fit, alone = lq.stack(models), lq.stack({k: lq.Model(v) for k, v in few.items()})
+    np.testing.assert_allclose(fit.weights, alone.weights, atol=1e-9)
+    by = np.arange(21) % 2
+    fit = lq.stack(models, by=lq.Groups(by), shrinkage=0.0)
+    assert np.isfinite(fit.weights).all()

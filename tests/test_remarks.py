@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import lockquack as lq
 from lockquack import cli, words
@@ -26,6 +27,7 @@ from lockquack.errors import (
     naming,
 )
 from lockquack.methods.examine import examine_solution
+from lockquack.models.containers import LOGP_GROUP
 from lockquack.remarks import REMARKS, UnknownRemark, read_remark, remark_of, warn
 from lockquack.remarks.densities import HighParetoK
 from lockquack.remarks.draws import SingleChain
@@ -192,6 +194,26 @@ def _(rng):
     y = np.append(rng.normal(size=49), 9.0)
     mu = 0.05 * rng.normal(size=(4, 50))
     lq.lock({"narrow": normal(y, mu), "shifted": normal(y, mu + 1.2, 1.1)})
+
+
+@produces("divergences")
+def _(rng):
+    model = normal(rng.normal(size=40), 0.1 * rng.normal(size=(4, 50)))
+    lq.stack({"a": lq.Model(replace(model.source, divergent=3))})
+
+
+@produces("missing-covariate")
+def _(rng):
+    x = np.append(rng.normal(size=39), np.nan)
+    lq.stack(clumps(rng, (-1.0, 1.0)), by={"x": x}, shrinkage=np.inf)
+
+
+@produces("outcomes-unknown")
+def _(rng):
+    models = {name: model.to_datatree() for name, model in clumps(rng, (-1.0, 1.0)).items()}
+    lq.stack(
+        {**models, "b": xr.DataTree.from_dict({LOGP_GROUP: models["b"][LOGP_GROUP].to_dataset()})}
+    )
 
 
 @produces("stuck-chain")

@@ -24,8 +24,8 @@ from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import differing
 from lockquack.models.source import Source
 from lockquack.remarks import Remark
-from lockquack.remarks.draws import SingleChain
-from lockquack.remarks.likelihoods import GivenEarlierOutcomes, NotScored
+from lockquack.remarks.draws import Divergences, SingleChain
+from lockquack.remarks.likelihoods import GivenEarlierOutcomes, NotScored, OutcomesUnknown
 from lockquack.remarks.support import DifferentSupports
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
@@ -51,7 +51,12 @@ def check_models(models: Mapping[str, Model], rule: Rule) -> list[Remark]:
                 _require_proper_edges(source, rule)
                 if source.can.evaluate:
                     check(models[name]).require()
-    return [*_remark_on_supports(sources), *_remark_on_terms(sources), *_remark_on_chains(sources)]
+    return [
+        *_remark_on_supports(sources),
+        *_remark_on_outcomes(sources),
+        *_remark_on_terms(sources),
+        *_remark_on_chains(sources),
+    ]
 
 
 def suited_rule(rule: R, models: Sources) -> R:
@@ -100,7 +105,8 @@ def require_same_observations(models: Sources) -> None:
         if a.n != b.n or (a.d != b.d and b.known):
             raise ObservationMismatchError(
                 f"Model {name!r} has {b.n} observations of {b.d} component(s), model {first!r} "
-                f"has {a.n} of {a.d}. All models must describe the same observations."
+                f"has {a.n} of {a.d}. All models must describe the same observations: where one "
+                "leaves some out, such as missing outcomes, fit the others without these too."
             )
         require_same_labels(f"Model {name!r}", b.labels, a.labels, of=f"model {first!r}")
         if b.known:
@@ -221,6 +227,14 @@ def _remark_on_supports(models: Sources) -> list[Remark]:
     return [DifferentSupports(tuple(ends))]
 
 
+def _remark_on_outcomes(models: Sources) -> list[Remark]:
+    """Say which models nobody could compare; of scores without draws everybody knows it."""
+    unknown = tuple(
+        name for name, each in models.items() if each.n_samples and not each.observations.known
+    )
+    return [OutcomesUnknown(unknown)] if unknown and len(models) > 1 else []
+
+
 def _remark_on_terms(models: Sources) -> list[Remark]:
     """Say what the scored densities are of, where that is not all outcomes, one given the rest."""
     series = tuple(name for name, model in models.items() if model.likelihood.given_earlier)
@@ -236,4 +250,12 @@ def _remark_on_terms(models: Sources) -> list[Remark]:
 
 def _remark_on_chains(models: Sources) -> list[Remark]:
     single = tuple(name for name, model in models.items() if model.lacks_chains)
-    return [SingleChain(single)] if single else []
+    diverged = tuple(
+        (name, model.divergent, model.n_samples)
+        for name, model in models.items()
+        if model.divergent
+    )
+    return [
+        *([SingleChain(single)] if single else []),
+        *([Divergences(diverged)] if diverged else []),
+    ]

@@ -16,7 +16,12 @@ from lockquack.cli.files import ModelFiles, find_sources
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, unknown_name
 from lockquack.families import get_family
 from lockquack.files.formats import read_tree
-from lockquack.models.containers import LOGP_GROUP, log_marginal_likelihood, stored_log_likelihood
+from lockquack.models.containers import (
+    LOGP_GROUP,
+    divergences,
+    log_marginal_likelihood,
+    stored_log_likelihood,
+)
 from lockquack.models.model import Model
 from lockquack.models.observations import as_observations
 from lockquack.models.source import Source
@@ -198,7 +203,11 @@ def _from_tree(path: Path, about: About, weights: Any, options: Namespace) -> Mo
     fitted = _as_fitted(model, transform)
     if not options.ignore_log_lik:
         _compare(fitted, tree, name)
-    fitted = replace(fitted, log_marginal_likelihood=log_marginal_likelihood(tree))
+    fitted = replace(
+        fitted,
+        log_marginal_likelihood=log_marginal_likelihood(tree),
+        divergent=divergences(tree),
+    )
     natural = on_natural_scale(fitted, transform, model.observations)
     return Model(natural).with_weights(case_weights(tree, weights))
 

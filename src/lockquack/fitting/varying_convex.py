@@ -15,7 +15,7 @@ from typing_extensions import override
 from lockquack.fitting.basis import Products
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.forms import symmetric, triangles
-from lockquack.fitting.linear_log_score import LinearLogScore
+from lockquack.fitting.linear_log_score import LinearLogScore, density_ratios
 from lockquack.fitting.locking_density import LockingDensity, LockingLogScore, LockingPairwise
 from lockquack.fitting.quadratic import LinearEnergy, LockingHyvarinen, QuadraticFitter
 from lockquack.fitting.varying import VaryingFitter
@@ -296,8 +296,7 @@ class VaryingLinearLogScore(VaryingConvexFitter):
 
     @override
     def expansions(self, weights: Array) -> tuple[Array, Products]:
-        logp = self.objective.jets.logp
-        ratios = np.exp(logp - self.objective.operator.pool_density(logp, weights))
+        ratios = density_ratios(self.objective, weights)
         return -ratios, lambda obs: triangles(ratios[:, obs, None]) / 2
 
 

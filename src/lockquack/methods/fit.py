@@ -19,12 +19,13 @@ from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import gather, unit_of
 from lockquack.methods.method import Method, Varying
 from lockquack.methods.solving import solve
-from lockquack.models.design import Design, read_by
+from lockquack.models.design import Design, missing_numbers, read_by
 from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations, agreed
 from lockquack.numeric import as_numeric
 from lockquack.registry import require_known
 from lockquack.remarks import warn
+from lockquack.remarks.weights import MissingCovariate
 
 #: How weights that depend on covariates are made: averages of weights that are on the simplex, or
 #: a softmax.
@@ -75,6 +76,8 @@ def fit(
         models=dict(models),
         design=design,
     )
+    missing = missing_numbers(by, observations).items()
+    remarks += [MissingCovariate(name, count, observations.n) for name, count in missing]
     remarks += [*solved.remarks, *examine(found, solved.gathered)]
     if not quiet:
         warn(*remarks, already_said=already_said(models))

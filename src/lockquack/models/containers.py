@@ -36,6 +36,8 @@ CONSTANT_GROUP = "constant_data"
 _CASE_WEIGHTS = "lockquack_case_weights"
 #: What PyMC's sequential Monte Carlo calls it, among the sample statistics.
 _EVIDENCE = "log_marginal_likelihood"
+#: Variable of the draws at which a sampler noted a divergence, as ArviZ calls it.
+_DIVERGING = "diverging"
 #: Bytes of a chunk.
 _CHUNK = 2**24
 #: Attribute of log densities of observations that the model was fitted without.
@@ -96,6 +98,17 @@ def log_marginal_likelihood(tree: xr.DataTree) -> float | None:
     return float(log_sum_exp(np.array(last)) - np.log(len(last))) if last else None
 
 
+def divergences(tree: xr.DataTree) -> int:
+    """Count the draws at which a sampler noted a divergence; 0 where nothing is known."""
+    if STATISTICS_GROUP not in tree.children:
+        return 0
+    statistics = tree[STATISTICS_GROUP].to_dataset()
+    if _DIVERGING not in statistics:
+        return 0
+    values = np.asarray(statistics[_DIVERGING].values)
+    return int(np.count_nonzero(values)) if values.dtype.kind in "biuf" else 0
+
+
 def stored_log_likelihood(tree: xr.DataTree, name: str) -> xr.DataArray | None:
     """Find what a container has as the log likelihood of an outcome, draws first, or None."""
     if LOGP_GROUP not in tree.children or name not in tree[LOGP_GROUP].data_vars:
@@ -148,10 +161,16 @@ def _small_groups(source: Source, name: str) -> dict[str, xr.Dataset]:
     if observations.weights is not None:
         weights = observations.label(observations.weights)
         groups[CONSTANT_GROUP] = xr.Dataset({_CASE_WEIGHTS: weights})
+    chains, statistics = {"chain": np.arange(source.n_chains)}, xr.Dataset()
     if source.log_marginal_likelihood is not None:
         each = np.full(source.n_chains, source.log_marginal_likelihood)
-        chains = {"chain": np.arange(source.n_chains)}
-        groups[STATISTICS_GROUP] = xr.Dataset({_EVIDENCE: ("chain", each)}, chains)
+        statistics = xr.Dataset({_EVIDENCE: ("chain", each)}, chains)
+    if source.divergent:
+        # Which draws they were is not kept, only how many.
+        noted = np.arange(source.n_samples).reshape(source.n_chains, -1) < source.divergent
+        statistics[_DIVERGING] = (("chain", "draw"), noted)
+    if statistics:
+        groups[STATISTICS_GROUP] = statistics
     return groups
 
 

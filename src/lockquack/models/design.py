@@ -348,6 +348,19 @@ def read_by(by: Any, observations: Observations) -> tuple[Design, Basis]:
     return design, design.basis(values)
 
 
+def missing_numbers(by: Any, observations: Observations) -> dict[str, int]:
+    """Count the observations at which each number that weights depend on is missing."""
+    if by is None or isinstance(by, ReadCovariates):
+        return {}
+    covariates = as_covariates(by)
+    counts = {
+        name: int(np.isnan(part.read(observations)).sum())
+        for part, name in zip(covariates.parts, covariates.names, strict=True)
+        if isinstance(part, Spline)
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
 def _as_labels(values: Values) -> Values:
     """Return labels of one kind: numbers, or else strings, of which "missing" is one."""
     if values.dtype != object:

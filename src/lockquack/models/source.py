@@ -132,6 +132,8 @@ class Source(ABC):
     likelihood: Likelihood
     #: Log probability of all observations together under the prior, where the sampler knows it.
     log_marginal_likelihood: float | None = field(default=None, kw_only=True)
+    #: Draws at which the sampler noted a divergence, where it is known.
+    divergent: int = field(default=0, kw_only=True)
     #: Outcomes that were drawn with the draws, (chain, draw, observations, components if any).
     outcome_draws: xr.DataArray | None = field(default=None, kw_only=True, repr=False)
     #: Whether the model was fitted without the observations that it predicts.

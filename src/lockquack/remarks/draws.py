@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from lockquack.errors import MonteCarloWarning
 from lockquack.remarks.base import Remark, listed
 
@@ -71,6 +73,40 @@ class StuckChain(Remark):
         return (
             f"A chain of {listed(self.models)} does not move: all its draws predict the same, and "
             "other chains predict something else."
+        )
+
+
+@dataclass(frozen=True)
+class Divergences(Remark):
+    """Divergences that the sampler noted."""
+
+    code = "divergences"
+    category = MonteCarloWarning
+    title = "Divergences"
+    meaning = (
+        "The sampler could not follow the posterior at these draws (`diverging` among the "
+        "`sample_stats`). Its draws may miss a part of the posterior, and nothing that is computed "
+        "of them, Monte Carlo errors included, can tell how much that changes."
+    )
+    remedy = (
+        "Sample again: a larger `target_accept` (`adapt_delta`), other parameters, such as "
+        "non-centred ones, or tighter priors. Then combine the models."
+    )
+    example = ((("normal", 37, 4000),),)
+
+    #: Name of each model, its divergences, and of how many draws.
+    models: tuple[tuple[str, int, int], ...]
+
+    @property
+    @override
+    def subjects(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.models)
+
+    def _message(self) -> str:
+        each = ", ".join(f"{name!r} at {count} of {of} draws" for name, count, of in self.models)
+        return (
+            f"The sampler of {each} noted divergences: these draws may miss a part of the "
+            "posterior, and the scores of the model with it."
         )
 
 

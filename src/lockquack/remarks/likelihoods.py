@@ -40,6 +40,33 @@ class GivenEarlierOutcomes(Remark):
 
 
 @dataclass(frozen=True)
+class OutcomesUnknown(Remark):
+    """Models of which nobody knows whether they are of the same outcomes."""
+
+    code = "outcomes-unknown"
+    category = LikelihoodWarning
+    title = "Outcomes that are not known"
+    meaning = (
+        "The container has log likelihoods, but not the outcomes (no `observed_data`). So it "
+        "cannot be seen whether all models are of the same outcomes, in the same units: densities "
+        "of y and of log y cannot be compared, and add up all the same."
+    )
+    remedy = (
+        "Give the outcomes: `lq.from_datatree(idata, y=y)`, with `transform='log'` for a model of "
+        "log y."
+    )
+    example = (("normal",),)
+
+    models: tuple[str, ...]
+
+    def _message(self) -> str:
+        return (
+            f"The outcomes of {listed(self.models)} are not known, so it was not checked whether "
+            "all models are of the same outcomes, and of the same function of them (y or log y)."
+        )
+
+
+@dataclass(frozen=True)
 class NotScored(Remark):
     """Data in a model that are not among the observations that are scored."""
 

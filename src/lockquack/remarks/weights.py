@@ -137,6 +137,35 @@ class FewDecide(Remark):
 
 
 @dataclass(frozen=True)
+class MissingCovariate(Remark):
+    """A number that the weights depend on, and that is missing at some observations."""
+
+    code = "missing-covariate"
+    category = IdentifiabilityWarning
+    title = "A covariate that is missing at some observations"
+    meaning = (
+        "The weights depend on a number that is not known (NaN) at these observations. They get "
+        "the average of the weights at all values of it, which assumes that it is missing by "
+        "chance."
+    )
+    remedy = (
+        "Fill in what is missing, leave these observations out of all models, or say that missing "
+        "is a group of its own: `by=lq.Groups(np.isnan(x))`."
+    )
+    example = ("age", 12, 300)
+
+    covariate: str
+    missing: int
+    count: int
+
+    def _message(self) -> str:
+        return (
+            f"At {self.missing} of {self.count} observations {self.covariate} is missing; their "
+            "weights are the average over all values of it."
+        )
+
+
+@dataclass(frozen=True)
 class UnseenGroups(Remark):
     """Groups to which no observation belonged when the weights were fitted."""
 

@@ -13,7 +13,7 @@ from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ShapeError, UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.jets import Numeric
-from lockquack.models.containers import log_marginal_likelihood, stored_log_likelihood
+from lockquack.models.containers import divergences, log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import as_observations
 from lockquack.models.source import Source
@@ -102,7 +102,7 @@ def from_bambi(
     fitted.require_agreement(source, frame)
     if frame is None and fitted.response.mark != "weighted":  # Bambi stores weighted ones so
         source = replace(source, stored=stored_log_likelihood(tree, fitted.response.stored_name))
-    source = source.named(fitted.response.name)
+    source = replace(source.named(fitted.response.name), divergent=divergences(tree))
     return Model(on_natural_scale(source, transform)).with_weights(
         rows.weights if weights is None else weights
     )

@@ -153,5 +153,6 @@ def one_chain(source: Source, chain: int) -> Source:
         found,
         is_split=True,
         log_marginal_likelihood=None,  # that of a chain is not known
+        divergent=0,
         outcome_draws=source.draws_of(chain),
     )

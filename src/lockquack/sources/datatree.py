@@ -26,6 +26,7 @@ from lockquack.models.containers import (
     GROUPS,
     OBSERVED_GROUP,
     STATISTICS_GROUP,
+    divergences,
     is_held_out,
     log_marginal_likelihood,
     stored_case_weights,
@@ -218,6 +219,7 @@ def _from_tree(
         source,
         log_marginal_likelihood=log_marginal_likelihood(tree),
         held_out=is_held_out(found.logp),
+        divergent=divergences(tree),
         outcome_draws=predictive_draws(found, source),
     )
     if transform is None:

@@ -43,7 +43,13 @@ from lockquack.sources.numpyro_outcomes import (
     read_outcome,
     require_same,
 )
-from lockquack.sources.numpyro_samples import Draws, float64, read_log_likelihood, read_samples
+from lockquack.sources.numpyro_samples import (
+    Draws,
+    float64,
+    read_divergences,
+    read_log_likelihood,
+    read_samples,
+)
 from lockquack.sources.numpyro_sites import Draw, Program, Site, find_sites, look
 
 _BOUNDED_VECTOR = "the components of its outcomes are bounded, and its density may not vanish there"
@@ -122,6 +128,7 @@ def from_numpyro(
     fitted = _Fitted(model, draws, tuple(each.name for each in chosen), _holding(kwargs, outcome))
     stored = read_log_likelihood(samples, chosen[0].name) if len(chosen) == 1 else None
     source = fitted.source(kwargs, chosen, outcome, stored=stored)
+    source = replace(source, divergent=read_divergences(samples))
     if len(chosen) == 1:
         source = source.named(chosen[0].name)
     weights = case_weights(chosen, outcome) if weights is None else weights

@@ -17,7 +17,7 @@ from lockquack.errors import (
     first_line,
 )
 from lockquack.jets import Numeric
-from lockquack.models.containers import stored_log_likelihood
+from lockquack.models.containers import divergences, stored_log_likelihood
 from lockquack.sources.jax import read_draws
 from lockquack.sources.jax_precision import own_arrays
 from lockquack.sources.numpyro_sites import Draw, Program, Sites, look
@@ -176,6 +176,17 @@ def _posterior(samples: Any) -> Mapping[str, Any]:
                 f"of draws by site, or an ArviZ container with a posterior. ({error})"
             ) from error
     return {str(name): samples_first(str(name), draws) for name, draws in posterior.items()}
+
+
+def read_divergences(samples: Any) -> int:
+    """Count the draws at which the sampler noted a divergence; 0 where that is not known."""
+    if hasattr(samples, "get_extra_fields"):
+        return int(np.count_nonzero(samples.get_extra_fields().get("diverging", 0)))
+    if isinstance(samples, dict | xr.Dataset) or hasattr(samples, "get_samples"):
+        return 0
+    from arviz_base import convert_to_datatree
+
+    return divergences(convert_to_datatree(samples))
 
 
 def read_log_likelihood(samples: Any, site: str) -> Any:

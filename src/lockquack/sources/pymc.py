@@ -13,7 +13,11 @@ import xarray as xr
 from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import LockquackError, ShapeError, UnsupportedError
 from lockquack.jets import Numeric
-from lockquack.models.containers import log_marginal_likelihood, stored_log_likelihood
+from lockquack.models.containers import (
+    divergences,
+    log_marginal_likelihood,
+    stored_log_likelihood,
+)
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import Observations, as_observations
@@ -131,7 +135,7 @@ def _source_of(model: Any, tree: xr.DataTree, var_name: str | Sequence[str] | No
         log_marginal_likelihood=log_marginal_likelihood(tree),
         stored=_stored(tree, reader.outcomes, reader.containers.shape),
     )
-    source = reader.source(graph)
+    source = replace(reader.source(graph), divergent=divergences(tree))
     if len(reader.outcomes) > 1:
         return source
     # Where values are missing, PyMC gives the observed ones a name of their own.
