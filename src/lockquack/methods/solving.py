@@ -93,16 +93,16 @@ def _resolve(
 def _refine(
     models: Mapping[str, Source], fitter: Fitter, gathered: Gathered, *, loo: bool
 ) -> Solved:
-    solution = fitter.solve()
+    found = fitter.solutions()
     for _ in range(_REFINEMENTS if gathered.node_groups else 0):
-        pool = fitter.objective.pool(solution.x)
+        pool = fitter.objective.pool(found[0].x)
         node_groups = refine_nodes(gathered.node_groups, models, pool, loo=loo)
         if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
             break
         gathered = gathered.with_nodes(node_groups)
         fitter = fitter.on(gathered.densities).settled()
-        solution = fitter.solve()
-    return Solved(fitter, solution, gathered)
+        found = fitter.solve_near(found)
+    return Solved(fitter, found[0], gathered)
 
 
 def _sample(
