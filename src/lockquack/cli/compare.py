@@ -25,6 +25,16 @@ def _add_options(parser: ArgumentParser) -> None:
     )
     add_scores(group)
     add_by(group)
+    group.add_argument(
+        "--recalibrated",
+        action="store_true",
+        help="add each method with its predictions recalibrated",
+    )
+    group.add_argument(
+        "--metrics",
+        action="store_true",
+        help="add CRPS, coverage and width of 90 %% intervals, RMSE and R2 of the means",
+    )
     add_cluster(parser)
     add_output(parser)
 
@@ -46,6 +56,8 @@ def _run(options: Namespace) -> int:
             by=read_by(options),
             hyvarinen=hyvarinen(options),
             scores=options.scores,
+            recalibrated=options.recalibrated,
+            metrics=options.metrics,
             random_seed=options.seed,
             progressbar=progressbar(options),
         )
@@ -77,6 +89,7 @@ COMMAND = Command(
     examples=(
         "lockquack compare normal.nc student.nc",
         'lockquack compare a.nc b.nc --methods "lock,stack,pseudo-BMA+" --csv > table.csv',
+        "lockquack compare a.nc b.nc --recalibrated --metrics",
     ),
     add_options=_add_options,
     run=_run,

@@ -16,6 +16,7 @@ from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.combination import (
     averaging,
     diagnosing,
+    measuring,
     pictures,
     recalibrating,
     running,
@@ -149,6 +150,7 @@ class Combination(Fitted):
     posterior = uncertainty.posterior
     update = running.update
     recalibrated = recalibrating.recalibrated
+    metrics = measuring.metrics
     average = averaging.average
     influence = influence
     diagnostics = diagnosing.diagnostics

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import UnsupportedError
 from lockquack.fitting.recalibration import RECALIBRATED, BetaFit, Recalibration, fit_beta
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
-from lockquack.jets import Array, Jet, bare
-from lockquack.methods.gather import in_units, unit_of
+from lockquack.jets import Array, bare
+from lockquack.methods.recalibrated import recalibrated_jet
 from lockquack.models.model import already_said
+from lockquack.quadrature.beta import BetaTransform
 from lockquack.quadrature.uniformity import uniformity
 from lockquack.remarks import Remark, warn
 from lockquack.remarks.calibration import (
@@ -86,7 +88,7 @@ def recalibrated(self: Combination, *, progressbar: bool | None = None) -> Combi
     """
     plain = replace(self, recalibration=None, label=self.label.removesuffix(RECALIBRATED))
     _require_suited(plain)
-    prediction = plain.predict(loo=plain.scores != "held-out", progressbar=progressbar)
+    prediction = plain.predict(loo=plain.scores not in HELD_OUT, progressbar=progressbar)
     prediction._evaluation.warn_of_pareto("calibration")
     y, weights = plain.observations.values.T, plain.observations.weights
     steps = prediction._evaluation.steps(y)[:, :, 0]
@@ -139,41 +141,19 @@ def _pit(below: Array, beta: BetaFit, random_seed: int) -> tuple[Array, Array]:
 def _scores(plain: Combination, fit: Combination) -> Array:
     """Score the recalibrated combination by its own rule, (n,)."""
     rule, loo = plain.rule, plain.scores == "loo"
-    prediction = fit.predict(loo=loo)
+    y, evaluation = plain.observations.values, fit.predict(loo=loo)._evaluation
     if rule.needs_derivatives:
-        return rule.score(Pooled(_jet(plain, fit), {}))
+        jet = plain.pool.jet(plain.objective.jets, np.arange(len(y)))
+        log_q, steps = plain.predict(loo=loo)._evaluation.normalised.logp, evaluation.steps(y.T)
+        by = cast(BetaTransform, fit.pool.recalibration)
+        jet = recalibrated_jet(jet, log_q, steps[:, :, 0], by, rule, plain.observations)
+        return rule.score(Pooled(jet, {}))
     if rule.is_for_discrete:
-        y = plain.observations.values[:, 0]
-        logp = prediction._evaluation.pooled.logpdf(np.stack([y - 1, y, y + 1]))
+        logp = evaluation.pooled.logpdf(np.stack([y[:, 0] + k for k in (-1, 0, 1)]))
         return rule.score(Pooled(bare(logp[1]), {NEIGHBOURS: logp[::2]}))
     if rule.needs_normaliser:
-        return prediction._evaluation.normalised.logp.copy()
-    return np.full(plain.observations.n, np.nan)
-
-
-def _jet(plain: Combination, fit: Combination) -> Jet:
-    """Jet of the recalibrated density, in the coordinates and units of the rule.
-
-    With φ = log b, log q gains φ(F), its slope φ' q, and its second derivative φ'' q² + φ' q g.
-    """
-    rule, y = plain.rule, plain.observations.values
-    jet = plain.pool.jet(plain.objective.jets, np.arange(len(y)))
-    evaluation = plain.predict(loo=plain.scores == "loo")._evaluation
-    below, above = evaluation.steps(y.T)[:, 0, 0]
-    first, second = fit.pool.recalibration.slopes(below, above)  # type: ignore[union-attr]
-    q = np.exp(evaluation.normalised.logp)
-    unit, change = unit_of(rule, plain.observations), None
-    root = np.ones_like(y)
-    if rule.coordinates is not None:
-        change = rule.coordinates.score_weight(y)
-        root = change.root
-    slope = jet.grad / (root * unit)
-    grad = (first * q)[:, None]
-    curv = (second * q**2)[:, None] + grad * slope
-    if change is not None:
-        grad, curv = change.derivatives(grad, curv)
-    more = in_units(Jet(np.zeros(len(y)), grad, curv), unit)
-    return Jet(jet.logp, jet.grad + more.grad, jet.curv + more.curv)
+        return evaluation.normalised.logp.copy()
+    return np.full(len(y), np.nan)
 
 
 def _examine(fit: Combination, found: Recalibration, below: Array) -> list[Remark]:

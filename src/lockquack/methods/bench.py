@@ -21,13 +21,16 @@ from lockquack.methods.gather import Gathered, gather, grant
 from lockquack.methods.method import Method
 from lockquack.methods.solving import solve
 from lockquack.models.model import Model, sources_of
+from lockquack.models.observations import Observations
 from lockquack.models.source import Source
 from lockquack.operators import Linear, Locking, Operator
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
+from lockquack.prediction.evaluation import Evaluation
 from lockquack.prediction.examine import examine_pareto
 from lockquack.prediction.members import are_discrete
 from lockquack.prediction.nodes import lay_nodes, refine_nodes
+from lockquack.quadrature.beta import BetaTransform
 from lockquack.remarks import Remark
 from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
 from lockquack.totals import total
@@ -44,6 +47,22 @@ class Row:
     complexity: int
     #: Effective number of parameters of a model; NaN for methods.
     p_loo: float = np.nan
+    #: The pool that each fold was predicted by, at all observations; none: the model itself.
+    pools: Sequence[Pool] = ()
+    #: How these were recalibrated, for each observation by what predicts it.
+    recalibration: BetaTransform | None = None
+
+    def held_out(self, folds: Sequence[Fold]) -> Pool:
+        """Return what each observation was predicted by."""
+        return replace(held_out_pool(self.pools, folds), recalibration=self.recalibration)
+
+
+def held_out_pool(pools: Sequence[Pool], folds: Sequence[Fold]) -> Pool:
+    """Put pools together, each for its own fold of the observations."""
+    x = np.empty((len(pools[0].x), sum(fold.size for fold in folds)))
+    for pool, fold in zip(pools, folds, strict=True):
+        x[:, fold] = pool.at(fold).x.reshape(len(x), -1)
+    return replace(pools[0], x=x)
 
 
 @dataclass
@@ -134,10 +153,35 @@ class Bench:
         found = map_observations(
             _score_fold, (held_out,), places, folds, here=fitter.refits_cheaply
         )
-        for fold, part in zip(folds, found, strict=True):
+        pools = []
+        for fold, (part, x) in zip(folds, found, strict=True):
             scores[:, fold] = part
+            pools.append(replace(pool, x=x))
         weights = fitter.objective.mean_weights(solution.x)
-        return Row(weights, scores[0], scores[1], method.complexity)
+        return Row(weights, scores[0], scores[1], method.complexity, pools=pools)
+
+    def scores_of(self, pool: Pool) -> tuple[Array, Array]:
+        """Log score and H of a pool at all observations, (n,) each; NaN where it has none.
+
+        Not those of its recalibration.
+        """
+        self._refine(pool)
+        unknown = np.full(self.n_obs, np.nan)
+        log_scores, h_scores = (
+            unknown if objective is None else objective.scores(pool.x)
+            for objective in self._objectives(pool.operator)
+        )
+        return log_scores, h_scores
+
+    @property
+    def observations(self) -> Observations:
+        """The outcomes."""
+        return next(iter(self.models.values())).observations
+
+    def evaluation(self, pool: Pool, progressbar: bool | None = None) -> Evaluation:
+        """Return what a pool predicts, beside others, where observations are left out."""
+        loo = self.scores == "loo"
+        return Evaluation(self.models, pool, self.observations, loo, 0, progressbar)
 
     def single_models(self) -> dict[str, Row]:
         """Return a row for each model by itself."""
@@ -167,8 +211,7 @@ class Bench:
 
     def remarks(self) -> list[Remark]:
         """Remark on leave-one-out scores that are unreliable."""
-        observations = next(iter(self.models.values())).observations
-        return examine_pareto(self.sources, self.pareto_k, observations, "scores")
+        return examine_pareto(self.sources, self.pareto_k, self.observations, "scores")
 
     def _for_these_models(self, method: Method) -> Method:
         """Return the method for these models, or say why it is not for them."""
@@ -222,15 +265,16 @@ class _HeldOut(Resampling):
     objectives: tuple[Objective | None, ...]
 
 
-def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> Array:
-    """Fit to all observations but a fold; scores there, (scoring, fold), or NaN."""
+def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> tuple[Array, Array]:
+    """Fit to all observations but a fold; scores there, (scoring, fold), or NaN, and parameters."""
     (held_out,) = resamplings
     fitter = held_out.fitter
     counts = fitter.objective.counts.copy()
     counts[fold] = 0.0
-    x = fitter.objective.at(fold).parameters(fitter.refit(counts, held_out.x))
+    found = fitter.refit(counts, held_out.x)
+    x = fitter.objective.at(fold).parameters(found)
     scores = np.full((len(held_out.objectives), fold.size), np.nan)
     for row, objective in zip(scores, held_out.objectives, strict=True):
         if objective is not None:
             row[:] = objective.at(fold).scores(x)
-    return scores
+    return scores, fitter.objective.parameters(found)

@@ -13,13 +13,16 @@ from lockquack.arithmetic import own_arithmetic
 from lockquack.checks.models import check_models, kind_of_scores
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.fitting.recalibration import RECALIBRATED
 from lockquack.fitting.varying_convex import VaryingConvexFitter
 from lockquack.jets import Array
-from lockquack.methods.bench import Bench
+from lockquack.methods.bench import Bench, Row
 from lockquack.methods.comparison import Comparison, tabulate
 from lockquack.methods.fit import log_probabilities, require_seed, vary
 from lockquack.methods.folds import Fold, read_folds
 from lockquack.methods.method import METHODS, Method, method_for
+from lockquack.methods.metrics import measure
+from lockquack.methods.recalibrated import recalibrate_row
 from lockquack.models.model import already_said
 from lockquack.models.observations import Observations
 from lockquack.operators import get_operator
@@ -28,6 +31,7 @@ from lockquack.registry import require_known
 from lockquack.remarks import warn
 from lockquack.rules import Hyvarinen, LogScore, get_rule
 from lockquack.sources.reading import as_models
+from lockquack.words import Text
 
 #: What fitters are told that need marginal likelihoods.
 _MARGINAL = "log_probability"
@@ -43,6 +47,8 @@ def compare(
     hyvarinen: Hyvarinen | None = None,
     log_marginal_likelihood: Any = None,
     scores: Kind = "loo",
+    recalibrated: bool = False,
+    metrics: bool = False,
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Comparison:
@@ -84,6 +90,13 @@ def compare(
         As for :func:`bma`; without, the methods that need it are left out.
     scores
         As for :func:`lock`.
+    recalibrated
+        Whether to add each method with its predictions recalibrated, as ``lock, recalibrated``: see
+        :meth:`Combination.recalibrated`. The transform is fitted for each fold without it, too.
+    metrics
+        Whether to add columns that measure the held-out predictions in other ways: ``crps``, the
+        mean continuous ranked probability score (smaller is better), ``coverage_0.9`` and
+        ``width_0.9`` of their intervals of 90 % probability, ``rmse`` and ``r2`` of their means.
     random_seed
         Seed of the folds and of pseudo-BMA+.
     progressbar
@@ -153,8 +166,42 @@ def compare(
             advance(1)
     if not rows:
         raise UnsupportedError("None of the methods can be used with these models.")
+    if recalibrated:
+        rows, why_not = _recalibrated(rows, bench, folds)
+        left_out |= why_not
     warn(*bench.remarks(), already_said=already_said(models))
-    return tabulate(rows, bench, folds=len(folds), left_out=left_out, random_seed=random_seed)
+    measured = _measured(rows, bench, folds, progressbar) if metrics else None
+    return tabulate(
+        rows,
+        bench,
+        folds=len(folds),
+        left_out=left_out,
+        random_seed=random_seed,
+        measured=measured,
+    )
+
+
+def _recalibrated(
+    rows: Mapping[str, Row], bench: Bench, folds: Sequence[Fold]
+) -> tuple[dict[str, Row], dict[str, Text]]:
+    """Put each method beside itself with its predictions recalibrated; say where that fails."""
+    found, left_out = dict(rows), {}
+    for name, row in rows.items():
+        try:
+            found[f"{name}{RECALIBRATED}"] = recalibrate_row(bench, row, folds)
+        except LockquackError as error:
+            left_out[f"{name}{RECALIBRATED}"] = error.text
+    return found, left_out
+
+
+def _measured(
+    rows: Mapping[str, Row], bench: Bench, folds: Sequence[Fold], progressbar: bool | None
+) -> list[dict[str, float]]:
+    """Measure what was predicted by each method, then by each model."""
+    # A model may be called like a method.
+    pools = {f"[{name}]": row.held_out(folds) for name, row in rows.items()}
+    evaluation = bench.evaluation(next(iter(pools.values())), progressbar)
+    return list(measure(evaluation, pools).values())
 
 
 def _read_methods(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -116,7 +116,9 @@ class Comparison(pd.DataFrame):
             digits = 2 if column == "p_worse" else 1
             shown[name] = [_text(value, digits) for value in self[column]]
         shown["verdict"] = list(self["verdict"])
-        if self["p_loo"].notna().any():
+        for name in self.attrs["metrics"]:
+            shown[name] = [_significant(value) for value in self[name]]
+        if self["p_loo"].notna().any() and not self.attrs["metrics"]:
             shown["p_loo"] = [_text(value, 1) for value in self["p_loo"]]
         if (self["flags"] != "").any():
             shown["flags"] = list(self["flags"])
@@ -176,12 +178,15 @@ def tabulate(
     folds: int,
     left_out: Mapping[str, str],
     random_seed: int,
+    measured: Sequence[Mapping[str, float]] | None = None,
 ) -> Comparison:
     """Make the table of methods and models, the best first."""
     counts = bench.case_weights
     by_log = any(np.isfinite(total(row.log_scores, counts)) for row in methods.values())
     rows, kinds = _with_models(methods, bench)
     table = _unsorted(rows, kinds, bench, by_log, random_seed)
+    for name in measured[0] if measured else ():
+        table[name] = [each[name] for each in measured or ()]
     score = table["elpd_diff" if by_log else "hyvarinen_diff"].fillna(-np.inf)
     table = table.iloc[np.argsort(-score.to_numpy(), kind="stable")]
     table.insert(0, "rank", np.arange(len(table)))
@@ -199,6 +204,7 @@ def tabulate(
         "too_few": too_few,
         "folds": folds,
         "left_out": dict(left_out),
+        "metrics": list(measured[0]) if measured else [],
         "ways": how_left_out(bench.sources, bench.scores),
     }
     return comparison
@@ -270,6 +276,10 @@ def _flags(behind: Array, doubtful: Array, in_nats: bool) -> list[str]:
 
 def _text(value: float, digits: int) -> str:
     return "" if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def _significant(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.4g}"
 
 
 def _width(table: pd.DataFrame) -> int:

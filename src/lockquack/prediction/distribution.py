@@ -178,8 +178,9 @@ class PooledDistribution(HasIntervals):
     def _moments(self) -> Array:
         return self._ask(lambda group: group.moments())
 
+    @override
     def mean(self) -> Array:
-        """Mean at each observation, (n,); NaN or infinite where the tails are too heavy for one."""
+        # NaN or infinite where the tails are too heavy for one.
         return self._moments[0]
 
     def var(self) -> Array:

@@ -100,8 +100,8 @@ class WeightedDraws(HasIntervals):
             ends.append((draws[first[shortest]], draws[last[shortest]]))
         return np.array(ends).T
 
+    @override
     def mean(self) -> Array:
-        """Mean of each column, (n,)."""
         return (self._weights() * self.draws).sum(axis=0)
 
     def var(self) -> Array:

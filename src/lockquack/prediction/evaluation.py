@@ -177,27 +177,43 @@ class Evaluation:
             progressbar=self.progressbar,
         )
 
+    @property
+    def are_evaluable(self) -> bool:
+        """Whether outcomes are single numbers, and densities of all models known anywhere."""
+        return self.is_scalar and all(m.source.can.evaluate for m in self.models.values())
+
     def calibrated(
         self, pools: Mapping[str, Pool], probs: Sequence[float] = (), kind: IntervalKind = "central"
     ) -> dict[str, Calibrated]:
         """Calibrate pools of the models, and each model, by the outcomes."""
+        found = self.ask_each(pools, partial(intervals_and_cdf, probs=probs, kind=kind))
+        return {name: Calibrated(each) for name, each in found.items()}
+
+    def steps_of(self, pools: Sequence[Pool], y: Array) -> list[Array]:
+        """Probabilities below and above outcomes by several pools, each (2, 2, point, n)."""
+        if not self.are_evaluable:
+            return [replace(self, pool=pool).steps(y) for pool in pools]
+        return list(ask_side_by_side(sources_of(self.models), pools, _steps, y, loo=self.loo))
+
+    def ask_each(
+        self, pools: Mapping[str, Pool], question: Callable[..., Array], *, models: bool = True
+    ) -> dict[str, Array]:
+        """Ask pools of the models, and each model, about the outcomes (1, n)."""
         y, sources = self.observations.values.reshape(1, -1), sources_of(self.models)
-        question = partial(intervals_and_cdf, probs=probs, kind=kind)
-        reliable = partial(_with_error, question=question)
-        if not self.is_scalar or not all(source.can.evaluate for source in sources.values()):
+        names = [*pools, *(sources if models else ())]
+        if not self.are_evaluable:
             drawn = self._marginals_of(pools)
-            return {name: Calibrated(question(each, y)) for name, each in drawn.items()}
+            return {name: question(drawn[name], y) for name in names}
         answers = ask_side_by_side(
             sources,
-            [*pools.values(), *map(OneModel, range(len(sources)))],
-            reliable,
+            [*pools.values(), *map(OneModel, range(len(sources) if models else 0))],
+            partial(_with_error, question=question),
             y,
             loo=self.loo,
             progressbar=self.progressbar,
         )
         self._warn(*examine_quadrature(answers[:, -1].max(axis=0), self.observations))
-        names = [*pools, *sources]
-        return {name: Calibrated(each[:-1]) for name, each in zip(names, answers, strict=True)}
+        return {name: each[:-1] for name, each in zip(names, answers, strict=True)}
 
     def _marginals_of(self, pools: Mapping[str, Pool]) -> dict[str, HasIntervals]:
         alone = Pool(Linear(), np.ones(1), 1)
@@ -220,3 +236,7 @@ class Evaluation:
 def _with_error(group: GroupDistribution, y: Array, *, question: Callable[..., Array]) -> Array:
     """Answer a question, and say below it how wrong the quadrature behind it may be."""
     return np.concatenate([question(group, y), group.wrong[None]])
+
+
+def _steps(group: GroupDistribution, y: Array) -> Array:
+    return group.steps(y)

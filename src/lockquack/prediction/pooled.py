@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from typing_extensions import override
@@ -122,6 +122,10 @@ class GroupDistribution(HasIntervals):
         """Outcome of the highest density, (n,)."""
         return self._distributed.mode()
 
+    @override
+    def mean(self) -> Array:
+        return self.moments()[0]
+
     def moments(self) -> Array:
         """Mean and variance, (2, n); NaN or infinite where the tails are too heavy for them."""
         grid, rows, by = self.group.grid, self._distributed, self.pool.recalibration
@@ -231,7 +235,12 @@ class GroupDistribution(HasIntervals):
         if least >= 1.0 or _tail_slopes(laid, self.pool).max() > _LIGHT:
             return laid
         # Probabilities of tails are raised to that power, and so is, nearly, the density there.
-        return laid.refined(evaluate, lambda logs, rows: least * self.pool(logs, rows))
+        powers = [partial(_raised, self.pool, power) for power in (least, least / 2)]
+        return laid.refined(evaluate, *powers)
+
+
+def _raised(pool: Integrand, power: float, logs: Array, rows: Rows) -> Array:
+    return power * pool(logs, rows)
 
 
 def _tail_slopes(grid: Grid, pool: Integrand) -> Array:

@@ -19,7 +19,7 @@ from lockquack.models.model import Model
 from lockquack.models.observations import Observations
 from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.operators.pool import Pool
-from lockquack.prediction import pictures
+from lockquack.prediction import pictures, scoring
 from lockquack.prediction.calibration import (
     Calibrated,
     coverage_table,
@@ -438,6 +438,7 @@ class Prediction:
         self._evaluation.warn_of_pareto("intervals")
         return coverage_table(found, self.observations, wanted, random_seed)
 
+    crps = scoring.crps
     plot_density = pictures.plot_density
     plot_densities = pictures.plot_densities
     plot_pit = pictures.plot_pit

@@ -295,7 +295,11 @@ class ContinuousRows:
         left = legendre.legval(u, _INTEGRAL @ below[:, panel], tensor=False)
         right = legendre.legval(-u, _INTEGRAL @ (_MIRROR * above[:, panel]), tensor=False)
         whole = self._before(2.0 * below[0])[panel] + self._after(2.0 * above[0])[panel]
-        return np.where(np.isnan(y), np.nan, whole + left + right)
+        half = (self.stop[panel] - self.start[panel]) / 2
+        end, _ = self.line.place((self.start[panel] + half * (1 + u))[None], row)
+        with np.errstate(invalid="ignore"):  # no distribution reaches beyond its panels
+            beyond = np.where(np.abs(u) == 1.0, np.abs(y - end[0]), 0.0)
+        return np.where(np.isnan(y), np.nan, whole + left + right + beyond)
 
     @cached_property
     def _squares(self) -> tuple[Array, Array]:

@@ -45,6 +45,10 @@ class HasIntervals(ABC):
     def crps(self, y: Array) -> Array:
         """Continuous ranked probability score at outcomes, (point, n) → (point, n)."""
 
+    @abstractmethod
+    def mean(self) -> Array:
+        """Mean of each, (n,)."""
+
     def interval(self, prob: float, kind: IntervalKind = "central") -> Array:
         """Return the ends of an interval, (2, n): between quantiles, or the shortest.
 
