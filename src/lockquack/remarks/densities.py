@@ -63,12 +63,13 @@ class HighParetoK(Remark):
     affected: Affected
 
     def _message(self) -> str:
-        pairs = zip(self.models, self.counts, strict=True)
-        where = ", ".join(f"of model {name!r} at {count} observation(s)" for name, count in pairs)
+        pairs = zip(self.models[1:], self.counts[1:], strict=True)
+        more = "".join(f", of {name!r} at {count}" for name, count in pairs)
         return (
-            f"Leave-one-out densities are unreliable {where}: Pareto k̂ exceeds {self.limit:.2f} "
-            f"there. The largest is {self.worst:.2f}, of {self.worst_model!r} at "
-            f"{self.observation}. {_CONSEQUENCES[self.affected]}"
+            f"Leave-one-out densities of {self.models[0]!r} are unreliable at {self.counts[0]} "
+            f"observation(s){more}: Pareto k̂ exceeds {self.limit:.2f} there. The largest is "
+            f"{self.worst:.2f}, of {self.worst_model!r} at {self.observation}. "
+            f"{_CONSEQUENCES[self.affected]}"
         )
 
 

@@ -131,7 +131,7 @@ class FewDecide(Remark):
         )
         also = f"; {', '.join(more)} matter too" if more else ""
         return (
-            f"The weights hang on {len(self.observations)} of {self.count} observations: without "
+            f"The weights depend on {len(self.observations)} of {self.count} observations: without "
             f"{first} they would be {changes}{also}."
         )
 
