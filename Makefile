@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test coverage fuzz test-ppl test-ppl-full test-minimum test-pre docs record record-check bench benchmarks lint format review dist smoke clean
+.PHONY: demo test coverage fuzz test-ppl test-ppl-full test-minimum test-pre docs record record-check bench benchmarks evidence heldout lint format review dist smoke clean
 
 demo: $(VENV)/.demo ## Combine three regressions on real data; writes demo-output/
 	$(BIN)/python -m lockquack.demo
@@ -63,11 +63,20 @@ record-check: ## Run them all, and fail where they print something else than wha
 recordings: $(VENV)/.record
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/record_pages.py $(PAGES)
 
-# Peers that cannot be installed here are left out.
+# Peers that cannot be installed here are left out. The current ArviZ needs a newer Python than ours.
+BENCH_PYTHON ?= $(firstword $(foreach each,python3.13 $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python) $(PYTHON),\
+	$(shell $(each) -c '' 2>/dev/null && echo $(each))))
+bench: export R_LIBS = $(CURDIR)/build/R
 bench: ## Measure lockquack beside its peers; writes docs/benchmarks.md
 	-scripts/ensure_loo.sh
 	-$(MAKE) VENV=$(VENV)-bayesblend $(VENV)-bayesblend/.bayesblend
-	$(MAKE) VENV=$(VENV)-bench benchmarks
+	$(MAKE) VENV=$(VENV)-bench PYTHON=$(BENCH_PYTHON) benchmarks
+
+evidence: ## Score all methods on held-out parts of real data; writes docs/evidence.md
+	$(MAKE) VENV=$(VENV)-evidence heldout
+
+heldout: $(VENV)/.evidence
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/heldout.py
 
 # bayesblend needs older libraries than lockquack, so it has an environment of its own.
 benchmarks: $(VENV)/.bench
@@ -122,6 +131,10 @@ $(VENV)/.ppl: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable . --group bench
+	touch $@
+
+$(VENV)/.evidence: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable . --group evidence
 	touch $@
 
 $(VENV)/.bayesblend: pyproject.toml | $(VENV)/.pip

@@ -369,8 +369,24 @@ def test_the_printed_table_fits_a_page(table):
     many = pd.DataFrame(np.ones((1, 30)), columns=[f"weight[model {k}]" for k in range(30)])
     wide = table.join(pd.concat([many] * len(table), ignore_index=True).set_axis(table.index))
     widened = type(table)(wide)
-    widened.attrs = table.attrs
+    widened.attrs = {**table.attrs, "names": tuple(f"model {k}" for k in range(30))}
     assert max(map(len, str(widened).splitlines())) <= 100
+    assert "w(model 29)" in widened._repr_html_()
+
+
+def test_weights_share_a_column_where_each_would_not_fit(rng):
+    y = rng.normal(size=120)
+    names = [f"a model with a name of its own, {k}" for k in range(3)]
+    models = {
+        name: lq.from_family("normal", y=y, mu=0.1 * rng.normal(size=(4, 50)), sigma=1.0 + k)
+        for k, name in enumerate(names)
+    }
+    found = lq.compare(models, ["stack", "equal"])
+    shown = found.rounded()
+    assert shown.loc["equal", "weights"] == "0.33 0.33 0.33"
+    assert shown.loc[names[1], "weights"] == "0.00 1.00 0.00"
+    assert f"Weights of {', '.join(names)}, in this order." in " ".join(str(found).split())
+    assert "in this order" not in found._repr_html_()
 
 
 def test_pareto_warnings_as_stack_raises_them(rng):

@@ -710,7 +710,7 @@ def test_starts_that_disagree_are_noted():
     (remark,) = examine_solution(solution)
     assert remark == SeveralOptima(1, 8)
     assert remark.category is ConvergenceWarning
-    assert "Only 1 of 8 starts agree" in remark.message
+    assert "Only 1 of 8 searches ended" in remark.message
     assert examine_solution(replace(solution, starts=(3, 8))) == [SeveralOptima(3, 8)]
     assert examine_solution(replace(solution, starts=(4, 8))) == []
     (remark,) = examine_solution(replace(solution, converged=np.array(False)))

@@ -138,7 +138,7 @@ def test_high_pareto_k_is_said(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = lq.equal({"a": tree}, scores="in-sample")
-    with pytest.warns(ParetoWarning, match="So are draws of the combination there"):
+    with pytest.warns(ParetoWarning, match="Draws of the combination are unreliable there too"):
         fit.predict(loo=True).sample(10, random_seed=1)
 
 

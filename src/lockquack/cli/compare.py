@@ -69,12 +69,12 @@ def _run(options: Namespace) -> int:
             "recommended": table.recommended,
             "table": table,
         }
-        below = [Line(table.caution)] * bool(table.caution)
+        below = [Line(said) for said in (table.legend(), table.caution) if said]
         below += map(Line, table.left_out(shell_words))
         record["left_out"] = {name: shell_words(why) for name, why in left_out.items()}
         record["notes"] = [remark.summary() for remark in heard]
         shown = table.rounded()
-        numbers = [name for name in shown if name not in ("verdict", "flags")]
+        numbers = [name for name in shown if name not in ("verdict", "flags", "weights")]
         result = Result([table.heading, table.advice], shown, numbers, below, table, record)
         write_result(result, options)
         return DOUBTFUL if options.strict and heard else 0
@@ -85,7 +85,7 @@ COMMAND = Command(
     summary="compare all ways to combine models, cross-validated",
     description="Compare all ways to combine models, cross-validated, the best first. Above the "
     "table stands what it recommends; verdict says whether the distance to the best is noise, "
-    "flags what makes it unreliable; w(NAME) is the weight of a model.",
+    "flags what makes it unreliable; w(NAME) is the weight of a model, weights those of all.",
     examples=(
         "lockquack compare normal.nc student.nc",
         'lockquack compare a.nc b.nc --methods "lock,stack,pseudo-BMA+" --csv > table.csv',

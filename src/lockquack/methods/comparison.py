@@ -26,8 +26,10 @@ from lockquack.words import by_reason
 
 #: Verdicts of rows that cannot be told from the best.
 _NOT_WORSE = ("best", "noise")
-#: Letters across a printed table.
-_WIDTH = 100
+#: Letters across a printed table, and columns that give way to weights where it is too narrow.
+_WIDTH, _DISPENSABLE = 100, ("p_loo", "p_worse")
+#: The column of all weights, where there is no room for one each.
+_TOGETHER = "weights"
 
 
 class Comparison(pd.DataFrame):
@@ -88,8 +90,10 @@ class Comparison(pd.DataFrame):
     def rounded(self, width: int = _WIDTH) -> pd.DataFrame:
         """Return what fits into that many letters, rounded for reading.
 
-        Weights of the models are left out where they do not fit. Where there is no log score, the
-        Hyvärinen score leads.
+        Where it is too narrow, the effective numbers of parameters give way to the weights of the
+        models, then ``p_worse``; then the weights share a column, in the models' order; and those
+        that do not fit even so are left out. Where there is no log score, the Hyvärinen score
+        leads.
 
         Parameters
         ----------
@@ -122,11 +126,29 @@ class Comparison(pd.DataFrame):
             shown["p_loo"] = [_text(value, 1) for value in self["p_loo"]]
         if (self["flags"] != "").any():
             shown["flags"] = list(self["flags"])
-        with_weights = shown.copy()
-        for weight in (str(column) for column in self if str(column).startswith("weight[")):
-            name = weight.removeprefix("weight[").removesuffix("]")
-            with_weights[f"w({name})"] = [_text(value, 2) for value in self[weight]]
-        return with_weights if _width(with_weights) <= width else shown
+        for weights in (self._weights(), self._weights_in_one_column()):
+            for dispensable in range(len(_DISPENSABLE) + 1):
+                rest = shown.drop(columns=list(_DISPENSABLE[:dispensable]), errors="ignore")
+                with_weights = pd.concat([rest, weights], axis=1)
+                if _width(with_weights) <= width:
+                    return with_weights
+        return shown
+
+    def _weights(self) -> pd.DataFrame:
+        """Weights as texts, a column for each model."""
+        columns = {f"w({name})": self[f"weight[{name}]"] for name in self.attrs["names"]}
+        texts = {name: [_text(w, 2) for w in weights] for name, weights in columns.items()}
+        return pd.DataFrame(texts, index=[str(name) for name in self.index])
+
+    def _weights_in_one_column(self) -> pd.DataFrame:
+        weights = self._weights()
+        return pd.DataFrame({_TOGETHER: weights.agg(" ".join, axis=1)}, index=weights.index)
+
+    def legend(self, width: int = _WIDTH) -> str:
+        """Say whose weights they are, where one column of the rounded table has all of them."""
+        if _TOGETHER not in self.rounded(width):
+            return ""
+        return f"Weights of {', '.join(self.attrs['names'])}, in this order."
 
     def left_out(self, word: Callable[[str], str] = str) -> list[str]:
         """Say which methods could not be used, and why: a line for each reason.
@@ -153,22 +175,21 @@ class Comparison(pd.DataFrame):
 
     def __repr__(self) -> str:
         above, below = (
-            "\n".join(textwrap.fill(line, _WIDTH) for line in lines) for lines in self._around()
+            "\n".join(textwrap.fill(line, _WIDTH) for line in lines)
+            for lines in self._around(_WIDTH)
         )
         return "\n\n".join(part for part in (above, self.rounded().to_string(), below) if part)
 
     def _repr_html_(self) -> str:
-        above, below = ("<br>".join(map(html.escape, lines)) for lines in self._around())
-        table = self.rounded(10**6).to_html(border=0, justify="right")
+        width = 10**6
+        above, below = ("<br>".join(map(html.escape, lines)) for lines in self._around(width))
+        table = self.rounded(width).to_html(border=0, justify="right")
         return f"<p>{above}</p>{table}<p>{below}</p>"
 
-    def _around(self) -> tuple[list[str], list[str]]:
-        """Lines above and below the table."""
-        return [self.heading, self.advice], [
-            *self.attrs.get("ways", []),
-            *([self.caution] * bool(self.caution)),
-            *self.left_out(),
-        ]
+    def _around(self, width: int) -> tuple[list[str], list[str]]:
+        """Lines above and below a table of that many letters across."""
+        said = (self.legend(width), *self.attrs.get("ways", []), self.caution, *self.left_out())
+        return [self.heading, self.advice], [line for line in said if line]
 
 
 def tabulate(
@@ -198,6 +219,7 @@ def tabulate(
         ),
         "led_by": "elpd" if by_log else "hyvarinen",
         "models": len(bench.models),
+        "names": tuple(bench.models),
         "observations": bench.n_obs,
         "case_weights": None if counts is None else float(counts.sum()),
         "effective_observations": effective_number(counts, bench.n_obs),

@@ -23,12 +23,13 @@ Affected = Literal[
 _CONSEQUENCES: dict[Affected, str] = {
     "scores": "The scores rest on them.",
     "scores and weights": "Scores and weights rest on them.",
-    "log scores": "So are its log scores there; locking by the Hyvärinen score does not use them.",
-    "report": "So are its log score and its calibration there.",
-    "density": "So is the density of the combination there.",
-    "intervals": "So are their intervals there.",
-    "calibration": "So is their calibration there.",
-    "draws": "So are draws of the combination there.",
+    "log scores": "Its log scores are unreliable there too; locking by the Hyvärinen score does "
+    "not use them.",
+    "report": "Its log score and its calibration are unreliable there too.",
+    "density": "The density of the combination is unreliable there too.",
+    "intervals": "Intervals are unreliable there too.",
+    "calibration": "Calibration is unreliable there too.",
+    "draws": "Draws of the combination are unreliable there too.",
 }
 
 
@@ -62,12 +63,13 @@ class HighParetoK(Remark):
     affected: Affected
 
     def _message(self) -> str:
-        pairs = zip(self.models, self.counts, strict=True)
-        where = ", ".join(f"of model {name!r} at {count} observation(s)" for name, count in pairs)
+        pairs = zip(self.models[1:], self.counts[1:], strict=True)
+        more = "".join(f", of {name!r} at {count}" for name, count in pairs)
         return (
-            f"Leave-one-out densities are unreliable: those {where}. Pareto k̂ is above "
-            f"{self.limit:.2f} there, and largest, {self.worst:.2f}, for {self.worst_model!r} at "
-            f"{self.observation}. {_CONSEQUENCES[self.affected]}"
+            f"Leave-one-out densities of {self.models[0]!r} are unreliable at {self.counts[0]} "
+            f"observation(s){more}: Pareto k̂ exceeds {self.limit:.2f} there. The largest is "
+            f"{self.worst:.2f}, of {self.worst_model!r} at {self.observation}. "
+            f"{_CONSEQUENCES[self.affected]}"
         )
 
 
@@ -96,8 +98,9 @@ class WrongNormaliser(Remark):
 
     def _message(self) -> str:
         return (
-            f"The normaliser may be wrong at {self.count} observation(s): at {self.observation} by "
-            f"{self.error:.1e} of its size, or that share of a model's mass was not found."
+            f"The normaliser may be wrong at {self.count} observation(s), most at "
+            f"{self.observation}: by {self.error:.1e} of its size, or because that share of a "
+            "model's mass was not found."
         )
 
 
@@ -184,10 +187,11 @@ class UnreliableDraws(Remark):
     observation: str
 
     def _message(self) -> str:
-        k_hat = "" if self.pareto_k is None else f" Pareto k̂ {self.pareto_k:.2f},"
+        k_hat = "" if self.pareto_k is None else f" (Pareto k̂ {self.pareto_k:.2f})"
         return Text(
-            f"The draws are unreliable at {self.count} observation(s): by {self.method!r} they are "
-            f"worth {self.effective:.0f} independent ones,{k_hat} at {self.observation}. Use ",
+            f"The draws are unreliable at {self.count} observation(s): by method {self.method!r}, "
+            f"those at {self.observation} are worth {self.effective:.0f} independent ones{k_hat}. "
+            "Use ",
             advice("method='auto', or method='smc'", "--method auto, or --method smc"),
             ".",
         )

@@ -17,7 +17,7 @@ class SingleChain(Remark):
     code = "single-chain"
     category = MonteCarloWarning
     title = "A single chain"
-    meaning = "Whether chains agree is not known: Monte Carlo errors (`mcse`) may be too small."
+    meaning = "One chain cannot show whether chains agree: its `mcse` may be too small."
     remedy = "Run at least two chains, better four."
     example = (("normal", "student"),)
 
@@ -162,9 +162,10 @@ class HandfulOfDraws(Remark):
 
     def _message(self) -> str:
         return (
-            f"The predictions of {listed(self.models)} rest on very few draws at some observations "
-            f"({self.carrying:.1f} in effect for {self.worst!r}, where the others give the outcome "
-            "almost no density, or have no weight). Their scores and mcse cannot be trusted."
+            f"The predictions of {listed(self.models)} rest on very few draws at some "
+            f"observations: in effect on {self.carrying:.1f} for {self.worst!r} at worst, because "
+            "the others give the outcome almost no density, or have no weight. Scores and mcse "
+            "cannot be trusted."
         )
 
 

@@ -85,8 +85,8 @@ class UnseenWeight(Remark):
             else "Its standard error and interval are those of the prior"
         )
         return Text(
-            f"The {self.rule} score cannot see the weight of {listed(self.models)}, without a "
-            f"share in the pool at any observation. {what}. Use ",
+            f"The {self.rule} score does not depend on the weight of {listed(self.models)}, which "
+            f"has next to no share in the pool at any observation. {what}. Use ",
             LOG_SCORE,
             " or ",
             STACKING,
@@ -149,6 +149,6 @@ class ScoresDisagree(Remark):
 
     def _message(self) -> str:
         return (
-            f"The log score of the chosen model {self.chosen!r} is {self.log_score:.1f}, that of "
-            f"{self.model!r} {self.alone:.1f}: the two scores disagree."
+            f"The log score would choose another model: that of the chosen {self.chosen!r} is "
+            f"{self.log_score:.1f}, that of {self.model!r} {self.alone:.1f}."
         )

@@ -15,7 +15,7 @@ class StoppedEarly(Remark):
     code = "stopped-early"
     category = ConvergenceWarning
     title = "The solver stopped early"
-    meaning = "The weights are not quite those that the score asks for."
+    meaning = "The search for the weights ended before they were shown to be the best."
     remedy = (
         "Check `fit.pointwise` for models with absurd scores. Locking by the Hyvärinen score and "
         "stacking are convex and should always converge: if they do not, please report it."
@@ -31,9 +31,12 @@ class StoppedEarly(Remark):
     def _message(self) -> str:
         stopped = f"The solver stopped early ({self.status}): "
         if self.gap is None:
-            return f"{stopped}the slope left is {self.relative:.2g} of the objective's size."
+            return (
+                f"{stopped}the score still has a slope, {self.relative:.2g} of its size, where it "
+                "should have none."
+            )
         return (
-            f"{stopped}the objective may be up to {self.gap:.2g} from its optimum, "
+            f"{stopped}other weights may raise the score, prior included, by {self.gap:.2g}, "
             f"{self.relative:.2g} of its size."
         )
 
@@ -61,8 +64,8 @@ class SeveralOptima(Remark):
 
     def _message(self) -> str:
         return (
-            f"Only {self.agreeing} of {self.tried} starts agree on the solution: the objective "
-            "has several optima, and there may be a better one still."
+            f"Only {self.agreeing} of {self.tried} searches ended at this solution: the score has "
+            "several optima, and there may be a better one still."
         )
 
 

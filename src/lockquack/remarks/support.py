@@ -31,8 +31,8 @@ class SlowEdge(Remark):
     def _message(self) -> str:
         return Text(
             f"Near {', '.join(f'{at:g}' for at in self.edges)} the score has no finite variance, "
-            "because densities vanish there only like a low power of the distance. The standard "
-            "errors of scores and weights are too small. With ",
+            "because the densities fall to zero too slowly there, like a low power of the "
+            "distance. The standard errors of scores and weights are too small. With ",
             WEIGHTED_BY_LOG,
             ", or a model of a transformed outcome, there is no such edge.",
         )
