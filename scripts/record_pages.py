@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import numpy as np
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
@@ -36,10 +35,6 @@ LIBRARIES = {
     "arviz": "arviz", "statsmodels": "statsmodels", "sklearn": "scikit-learn",
     "vega_datasets": "vega_datasets", "numpy": "numpy",
 }  # fmt: skip
-#: Which observation is the worst may depend on the draws.
-NAMED = re.compile(r"\bobservation \d+")
-NUMBER = re.compile(r"(?<![A-Za-z])[-−+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+−]?\d+)?%?")
-SPACE = re.compile(r"[\s|=-]+")
 
 
 def run(page: Path) -> Recording:
@@ -90,27 +85,6 @@ def kept(outputs: list[Any]) -> list[dict[str, Any]]:
     return shown
 
 
-def said(outputs: list[dict[str, Any]]) -> str:
-    """Return the text of the outputs of a cell."""
-    return "\n".join(
-        "".join(output.get("text") or output["data"].get("text/plain", "")) for output in outputs
-    )
-
-
-def differs(old: str, new: str) -> str:
-    """Say how two texts differ by more than other random draws could explain."""
-    old, new = (NAMED.sub("observation", text) for text in (old, new))
-    words = [SPACE.sub(" ", NUMBER.sub("#", text)).strip() for text in (old, new)]
-    if words[0] != words[1]:
-        return f"words\n{old}\n--- now\n{new}"
-    old_numbers, new_numbers = (
-        np.array([float(re.sub("[,%]", "", n.replace("−", "-"))) for n in NUMBER.findall(text)])
-        for text in (old, new)
-    )
-    far = ~np.isclose(old_numbers, new_numbers, rtol=0.3, atol=1.0)
-    return f"numbers\n{old}\n--- now\n{new}" if far.any() else ""
-
-
 def check(page: Path) -> list[str]:
     """Run a page and say where it differs from its recording."""
     why = recorded.whats_stale(page)
@@ -119,7 +93,10 @@ def check(page: Path) -> list[str]:
     old, new = Recording.read(page), run(page)
     assert old is not None, "or it would be stale"
     pairs = enumerate(zip(old.outputs, new.outputs, strict=True), start=1)
-    compared = ((k, differs(said(before), said(after))) for k, (before, after) in pairs)
+    compared = (
+        (k, recorded.differs(recorded.said(before), recorded.said(after)))
+        for k, (before, after) in pairs
+    )
     return [f"{page.name}, cell {k}: other {what}" for k, what in compared if what]
 
 

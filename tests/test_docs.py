@@ -243,6 +243,24 @@ def test_other_words_or_numbers_of_lockquack_are_noticed(extension, monkeypatch)
     assert recorded.prints() == now
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("lock  0.381 ± 0.049", "lock 0.379 ± 0.051", True),
+        ("lock  0.381", "stack  0.381", False),
+        ("elpd −1361.3", "elpd −1361.9", True),
+        ("elpd −1361.3", "elpd −961.3", False),
+        ("within 1.5e-13", "within 3e-14", True),
+        ("worst at observation 3", "worst at observation 47", True),
+        ("1 of 60", "1 of 60 and more", False),
+        ("[-0.50  0.01]", "[0.50  0.01]", False),
+    ],
+)
+def test_other_draws_are_told_from_other_results(extension, old, new, same):
+    said = [extension("recorded").said([{"text": text}]) for text in (old, new)]
+    assert (extension("recorded").differs(*said) == "") is same
+
+
 def test_how_tos_are_run_and_not_only_shown():
     """A block of Python that is not run stands where running it would need a machine of its own."""
     shown = {page.name for page in (DOCS / "howto").glob("*.md") if blocks(page, "python")}

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -24,6 +26,10 @@ RECORDINGS = DOCS / "recorded"
 _TOP = re.compile(r"\A---\n(.*?)^---\n", re.MULTILINE | re.DOTALL)
 _CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ROUNDING = re.compile(r"\d(\.\d+)?e-\d+")
+#: Which observation is the worst may depend on the draws.
+_NAMED = re.compile(r"\bobservation \d+")
+_NUMBER = re.compile(r"(?<![A-Za-z])[-−+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+−]?\d+)?%?")
+_SPACE = re.compile(r"[\s|=-]+")
 _OPTIONS = re.compile(r"\A(:.*\n)+\n?")
 
 
@@ -111,6 +117,28 @@ def whats_stale(page: Path) -> str:
             f"`make record PAGES=docs/{name}`."
         )
     return ""
+
+
+def said(outputs: list[dict[str, Any]]) -> str:
+    """Return the text of the outputs of a cell."""
+    return "\n".join(
+        "".join(output.get("text") or output["data"].get("text/plain", "")) for output in outputs
+    )
+
+
+def differs(old: str, new: str) -> str:
+    """Say how two texts differ by more than other random draws could explain."""
+    old, new = (_NAMED.sub("observation", text) for text in (old, new))
+    words = [_SPACE.sub(" ", _NUMBER.sub("#", text)).strip() for text in (old, new)]
+    if words[0] != words[1]:
+        return f"words\n{old}\n--- now\n{new}"
+    old_numbers, new_numbers = (
+        np.array([float(re.sub("[,%]", "", n.replace("−", "-"))) for n in _NUMBER.findall(text)])
+        for text in (old, new)
+    )
+    size = np.abs(old_numbers)
+    far = np.abs(new_numbers - old_numbers) > np.where(size <= 1.0, 0.3, 0.5 + 0.15 * size)
+    return f"numbers\n{old}\n--- now\n{new}" if far.any() else ""
 
 
 def _fill_cache(app: Sphinx) -> None:

@@ -29,16 +29,16 @@ def stack(
     random_seed: int = 0,
     progressbar: bool | None = None,
 ) -> Combination:
-    r"""Combine models by mixing, with weights fitted by the log score: Bayesian stacking [1]_.
+    r"""Combine models by mixing, with weights fitted by the log score: Bayesian stacking.
 
     .. math::
 
         q(y) = \sum_k w_k \pi_k(y), \qquad
         \hat w = \arg\max_{w \in \Delta} \sum_i \log \sum_k w_k \pi_{k,-i}(y_i)
 
-    The leave-one-out densities come from Pareto-smoothed importance sampling; do not trust the
-    weights where a note says that Pareto k̂ is high. The problem is concave; the result carries
-    a bound on its distance to the optimum.
+    The leave-one-out densities come from Pareto-smoothed importance sampling, as in [1]_; do not
+    trust the weights where a note says that Pareto k̂ is high. The problem is concave; the result
+    carries a bound on its distance to the optimum.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def recalibrated(self: Combination, *, progressbar: bool | None = None) -> Combi
     .. math:: q_c(y) = q(y)\, b_{a,b}(F(y)), \qquad
         (\hat a, \hat b) = \arg\max_{a, b} \sum_i \log b_{a,b}(F_{-i}(y_i))
 
-    The beta-transformed pool of Gneiting and Ranjan [1]_, of any operator:
+    The beta-transformed pool of Gneiting and Ranjan (2013), of any operator:
     :math:`b_{a,b}` is the density of the beta distribution and :math:`F_{-i}` the leave-one-out
     distribution function, or the held-out one. With a = b = 1 nothing changes; a = b < 1 makes all
     predictions wider, a = b > 1 narrower, a > b moves them up. For whole numbers a and b maximise
@@ -83,8 +83,8 @@ def recalibrated(self: Combination, *, progressbar: bool | None = None) -> Combi
 
     References
     ----------
-    .. [1] Gneiting and Ranjan (2013). Combining predictive distributions. Electronic Journal of
-       Statistics 7. arXiv:1106.1638.
+    Gneiting and Ranjan (2013). Combining predictive distributions. Electronic Journal of
+    Statistics 7. arXiv:1106.1638.
     """
     plain = replace(self, recalibration=None, label=self.label.removesuffix(RECALIBRATED))
     _require_suited(plain)
