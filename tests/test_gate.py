@@ -31,6 +31,7 @@ OPERATORS = [
     lq.Hybrid(),
     lq.Hoelder(),
     lq.Hoelder(-1.0),
+    lq.Nested(lq.Locking(), [(lq.Linear(), ["first", "second"]), "second"]),
 ]
 
 

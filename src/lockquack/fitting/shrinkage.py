@@ -77,7 +77,8 @@ def choose(grid: Array, scores: Array, counts: Array) -> Choice:
     The best of several scores is often so by chance: of 100 simulated data sets of 200 observations
     in which constant weights are right, taking the best λ found others in 46, and lost .8 ± .2 nats
     on average; this finds them in 7, and loses .5 ± .2. Asking also for the strongest shrinkage
-    within a standard error of the best halves that loss, and loses as much where weights do vary.
+    within a standard error of the best halves that loss, and loses more where weights do vary; on
+    data sets that neither was made for they cannot be told apart (``benchmarks/shrinkage.py``).
     """
     with np.errstate(invalid="ignore"):
         apart = np.where(scores == scores[-1], 0.0, scores - scores[-1])  # minus infinity too
