@@ -724,3 +724,19 @@ def test_leave_one_out_densities_anywhere(rng):
         np.testing.assert_allclose(fit.logpdf(at, loo=True), exact.logpdf(at), atol=0.02)
         np.testing.assert_allclose(fit.predict(loo=True).cdf(), exact.cdf(y), atol=0.02)
         np.testing.assert_allclose(fit.predict(loo=True).mean(), without, atol=0.03)
+
+
+def test_compiled_quantiles_are_those_of_numpy(rng):
+    pytest.importorskip("numba")
+    from lockquack.kernels.inverse import solve_panels
+
+    y = rng.normal(size=6)
+    mu, nu = rng.normal(size=(2, 50, 6)), 2.0 + rng.gamma(2.0, size=(2, 50))
+    model = lq.from_family("student_t", y=y, mu=mu, sigma=0.3, nu=nu)
+    pooled = pooled_distribution({"a": model}, Linear(), np.ones(1), loo=False)
+    rows = pooled.groups[0]._rows
+    p = np.concatenate([rng.random(300), [1e-12, 1e-6, 0.5, 1 - 1e-9]])
+    panel = rng.integers(rows.row.size, size=p.size)
+    target = p * rows.mass[panel]
+    found = rows._solve_by(solve_panels, target, panel)
+    np.testing.assert_allclose(found, rows._solve(target, panel), rtol=0, atol=1e-12)

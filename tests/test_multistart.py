@@ -6,7 +6,7 @@ from scipy.optimize import approx_fprime, rosen, rosen_der, rosen_hess
 from scipy.special import softmax
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
-from lockquack.solvers.multistart import multistart, newton
+from lockquack.solvers.multistart import multistart, near, newton
 
 
 def rosenbrock(z):
@@ -345,3 +345,29 @@ def test_objectives_that_cannot_be_used_raise():
         newton(lambda z: (0.0, np.zeros(3)), [1.0], scale=1.0)
     with pytest.raises(ShapeError, match="want"):
         newton(rosenbrock, [[1.0]], scale=1.0)
+
+
+def test_near_a_minimum_each_step_takes_one_evaluation():
+    rng = np.random.default_rng(3)
+    root, shift = rng.normal(size=(4, 4)), 0.1 * rng.normal(size=4)
+    calls = []
+
+    def bowl(z):
+        calls.append(z)
+        along = root @ (z - shift)
+        return np.cosh(along).sum(), root.T @ np.sinh(along)
+
+    found = near(bowl, np.zeros(4), root.T @ root, scale=1.0)
+    np.testing.assert_allclose(found, shift, rtol=0, atol=1e-14)
+    assert len(calls) < 12
+    exact = newton(bowl, np.zeros(4), scale=1.0)
+    np.testing.assert_allclose(found, exact.x, rtol=0, atol=1e-13)
+
+
+def test_what_is_not_near_or_no_minimum_is_left_to_newton():
+    def wells(z):
+        return ((z**2 - 1) ** 2).sum(), 4 * z * (z**2 - 1)
+
+    assert near(wells, np.array([0.1]), np.array([[-4.0]]), scale=1.0) is None
+    assert near(wells, np.array([3.0]), np.array([[1e-3]]), scale=1.0) is None
+    assert near(wells, np.zeros(0), np.zeros((0, 0)), scale=1.0).size == 0

@@ -240,6 +240,17 @@ def test_only_a_normalised_pool_integrates_to_one(operator, seed):
     assert (abs(total - 1) < 1e-9) == operator.normalised
 
 
+def test_a_normaliser_of_its_own_is_the_sum_over_nodes(operator):
+    grid, n = np.linspace(-12.0, 12.0, 60), 5
+    logp = np.repeat(members(grid).logp[..., None], n, axis=2) + 0.1 * np.arange(n)
+    nodes = Nodes(logp, np.full((60, n), np.log(grid[1] - grid[0])))
+    for seed in range(3):
+        x = somewhere(operator, seed)
+        plain = SumOverNodes(operator, nodes).tangents(x)
+        for own, expected in zip(operator.normaliser(nodes).tangents(x), plain, strict=True):
+            np.testing.assert_allclose(own, expected, rtol=1e-11, atol=1e-12)
+
+
 FORMULAS = {
     Linear(): lambda p, x: p.T @ x,
     Locking(): lambda p, x: np.prod(p.T**x, axis=1),

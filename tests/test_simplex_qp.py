@@ -11,7 +11,7 @@ from scipy import sparse
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Solution
 from lockquack.solvers.interior_point import solve_each
-from lockquack.solvers.simplex_qp import simplex_qp
+from lockquack.solvers.simplex_qp import simplex_qp, simplex_qp_near
 
 
 @dataclass(frozen=True)
@@ -415,3 +415,16 @@ def test_scale_ignores_models_without_weight():
 def test_bad_input_raises(quad, linear, alpha, error):
     with pytest.raises(error):
         simplex_qp(quad, linear, alpha)
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 0.01, 5.0])
+def test_from_weights_that_are_near_newton_finds_the_same(rng, alpha):
+    for K in (2, 4, 9):
+        G = rng.normal(size=(50, K))
+        Q, c, prior = G.T @ G, G.T @ rng.normal(size=50), np.full(K, alpha)
+        exact = simplex_qp(Q, c, prior)
+        moved = simplex_qp(Q, c + 0.1 * rng.normal(size=K), prior).x
+        found = simplex_qp_near(Q, c, prior, moved)
+        np.testing.assert_allclose(found, exact.x, rtol=1e-9)
+        assert abs(found.sum() - 1) < 1e-14
+    assert simplex_qp_near(Q, c, prior, np.full(K, np.nan)) is None

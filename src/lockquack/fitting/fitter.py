@@ -48,6 +48,10 @@ class Fitter(ABC):
         """Return every local optimum that was found, the best first."""
         return [self.solve()]
 
+    def solve_near(self, found: Sequence[Solution]) -> Sequence[Solution]:
+        """Return :meth:`solutions`, given those of a problem that is nearly the same."""
+        return self.solutions()
+
     @abstractmethod
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many sets of counts u, (replicate, n) → (replicate, P).

@@ -18,7 +18,7 @@ from lockquack.operators.linear import Linear
 from lockquack.operators.space import Simplex
 from lockquack.solvers.base import Solution
 from lockquack.solvers.multistart import multistart, newton
-from lockquack.solvers.simplex_qp import simplex_qp
+from lockquack.solvers.simplex_qp import simplex_qp, simplex_qp_near
 
 _STARTS = 12
 #: Concentration, in units of the objective's size, that keeps all exponents in use meanwhile.
@@ -68,6 +68,20 @@ class HybridHyvarinen(SmoothFitter):
         by_beta = by_beta + self._mixture.prior_slopes(beta)
         return value, -self._mixture.pull(z, by_beta)
 
+    def _on_simplex(self, Q: Array, c: Array, alpha: Array) -> Array:
+        """Best exponents; those of the trial before are a good guess."""
+        found = None
+        if alpha.min() > 0 and self._last:
+            found = simplex_qp_near(Q, c, alpha, self._last[-1])
+        if found is None:
+            found = simplex_qp(Q, c, alpha).x
+        self._last[:] = [found]
+        return found
+
+    @cached_property
+    def _last(self) -> list[Array]:
+        return []
+
     def _experts(self, beta: Array) -> Jet:
         """Jets of the mixture and of the models, stacked."""
         jets = self.objective.jets
@@ -81,7 +95,7 @@ class HybridHyvarinen(SmoothFitter):
         size = c.size
         if not operator.signed:
             outside = np.concatenate([[concentration.mean()], concentration])
-            return simplex_qp(Q, c, outside - 1.0 + lift).x
+            return self._on_simplex(Q, c, outside - 1.0 + lift)
         precision = 1.0 / operator.prior_sd**2
         matrix = 2.0 * Q + precision * np.eye(size)
         return np.asarray(np.linalg.solve(matrix, np.full(size, precision / size) - 2.0 * c))

@@ -16,7 +16,7 @@ from lockquack.operators.base import Places
 from lockquack.operators.space import Mask, Space
 from lockquack.solvers.base import Solution
 from lockquack.solvers.differences import hessian
-from lockquack.solvers.multistart import MultistartSolution, downhill, multistart, newton
+from lockquack.solvers.multistart import MultistartSolution, downhill, multistart, near, newton
 
 #: Fewest and most points to start from.
 _FEWEST, _MOST = 8, 24
@@ -50,6 +50,20 @@ class SmoothFitter(Fitter):
         twin, chosen = self._ordered
         found = twin._search()
         return [replace(each, x=put_back(each.x, chosen)) for each in found]
+
+    @override
+    def solve_near(self, found: Sequence[Solution]) -> Sequence[Solution]:
+        """Begin where the search of the other problem ended, without another search."""
+        twin, chosen = self._ordered
+        space = twin.objective.space
+        starts = [space.free(_with_a_little_weight(space, each.x[chosen])) for each in found]
+        again = SmoothFitter._search_from(twin, np.stack(starts))
+        values = np.array([float(each.objective) for each in found])
+        nearest = [int(np.abs(values - float(each.objective)).argmin()) for each in again]
+        return [
+            replace(each, x=put_back(each.x, chosen), starts=found[k].starts)
+            for each, k in zip(again, nearest, strict=True)
+        ]
 
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many sets of counts u, (replicate, n) → (replicate, P).
@@ -139,11 +153,27 @@ class SmoothFitter(Fitter):
 
     def _refit(self, counts: Array, x: Array) -> Array:
         z = self.objective.space.free(x)
-        inside = np.isfinite(z)
-        found = newton(self._reduced(z, inside, counts), z[inside], scale=self._scale(z))
+        inside, scale = np.isfinite(z), self._scale(z)
+        reduced = self._reduced(z, inside, counts)
+        curvature = self._known_hessians(z) @ counts + self._prior_hessian(z)
+        found = near(reduced, z[inside], curvature[np.ix_(inside, inside)], scale=scale)
+        if found is None:
+            found = newton(reduced, z[inside], scale=scale).x
         full = z.copy()
-        full[inside] = found.x
+        full[inside] = found
         return self.objective.space.natural(full)
+
+    def _known_hessians(self, z: Array) -> Array:
+        """Hessians of minus each score at coordinates, kept for other counts there."""
+        if z.tobytes() not in self._last_hessians:
+            found = self.observation_hessians(z)
+            self._last_hessians.clear()
+            self._last_hessians[z.tobytes()] = found
+        return self._last_hessians[z.tobytes()]
+
+    @cached_property
+    def _last_hessians(self) -> dict[bytes, Array]:
+        return {}
 
     def observation_hessians(self, z: Array) -> Array:
         """Hessians of minus each score at free coordinates, (P, P, n)."""

@@ -18,6 +18,8 @@ from lockquack.kernels import plain
 
 #: Numbers to sum from which on the second that it takes to load a compiler is well spent.
 _WORTH_COMPILING = 2**25
+#: The same for quantiles to find.
+_WORTH_INVERTING = 2**17
 
 
 #: As :func:`lockquack.kernels.predictive.log_sums`.
@@ -54,6 +56,15 @@ def predictive_sums(n_numbers: int) -> LogSums | None:
     from lockquack.kernels import predictive
 
     return predictive.log_sums
+
+
+def panel_inverses(n_points: int) -> Callable[..., Array] | None:
+    """Return compiled quantiles on panels, if there are any and they are worth it."""
+    if n_points < _WORTH_INVERTING or _compiled() is None:
+        return None
+    from lockquack.kernels import inverse
+
+    return inverse.solve_panels
 
 
 @cache

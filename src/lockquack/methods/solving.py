@@ -83,16 +83,16 @@ def _resolve(
 ) -> Solved:
     """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
     fitter = method.pose(gathered, concentration).settled()
-    solution = fitter.solve()
+    found = fitter.solutions()
     for _ in range(_REFINEMENTS if gathered.node_groups else 0):
-        pool = fitter.objective.pool(solution.x)
+        pool = fitter.objective.pool(found[0].x)
         node_groups = refine_nodes(gathered.node_groups, models, pool, loo=loo)
         if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
             break
         gathered = gathered.with_nodes(node_groups)
         fitter = fitter.on(gathered.densities)
-        solution = fitter.solve()
-    return Solved(fitter, solution, gathered)
+        found = fitter.solve_near(found)
+    return Solved(fitter, found[0], gathered)
 
 
 def _solve_believably(

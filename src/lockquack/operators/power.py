@@ -12,14 +12,17 @@ from lockquack.jets import (
     Jet,
     Numeric,
     PoolDerivatives,
+    bare,
     column,
     log_sum_exp,
+    pool_densities,
     power_pool,
     power_pool_derivatives,
     push_through_pool,
 )
-from lockquack.operators.base import Operator
+from lockquack.operators.base import Normaliser, Operator, SumOverNodes
 from lockquack.operators.space import Simplex, Space
+from lockquack.quadrature.nodes import Nodes
 
 
 class PowerPool(Operator, ABC):
@@ -56,12 +59,45 @@ class PowerPool(Operator, ABC):
         return slopes.pooled, self.by_parameter(slopes)
 
     @override
+    def normaliser(self, nodes: Nodes) -> Normaliser:
+        return PowerNorm(self, nodes)
+
+    @override
     def log_norm_bounds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
         return power_mean_bounds(x, self.power, low, high)
 
     @override
     def push(self, jets: Jet, x: Array, member: int, tangent: Jet) -> Jet:
         return push_through_pool(*self.terms(jets, x), member, tangent)
+
+
+class PowerNorm(SumOverNodes):
+    r"""The normaliser of a power pool, without derivatives at each node.
+
+    With shares :math:`c_k` of the models at a node, and s of the node in the integral Z,
+
+    .. math:: \partial_{\log a_k} \log Z = \tfrac1p \textstyle\sum s\, c_k, \qquad
+        \partial_p \log Z = \tfrac1p \textstyle\sum s\, (\sum_k c_k \log\pi_k - \log q).
+    """
+
+    operator: PowerPool
+
+    @override
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        logp = self.nodes.logp
+        jets, log_coef, power = self.operator.terms(bare(logp), x)
+        if power == 0:
+            return super().tangents(x)
+        with np.errstate(invalid="ignore"):
+            share, logq = pool_densities(jets.logp, log_coef, power)
+            of_node, log_norm = self._shares(logq)
+            share *= of_node
+            by_coef = share.sum(axis=1) / power
+            mean = np.einsum("kmn,kmn->n", share, logp) - np.einsum("mn,mn->n", of_node, logq)
+        if not np.isfinite(mean).all():  # densities of zero
+            return super().tangents(x)
+        slopes = PoolDerivatives(bare(log_norm), bare(by_coef), lambda: bare(mean / power))
+        return log_norm, self.operator.by_parameter(slopes).logp
 
 
 def power_mean_bounds(weights: Array, power: float, low: Array, high: Array) -> tuple[Array, Array]:

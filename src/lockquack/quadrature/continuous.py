@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.polynomial import legendre
 
 from lockquack.jets import Array
+from lockquack.kernels.choice import panel_inverses
 from lockquack.quadrature.grid import (
     KRONROD,
     LEGENDRE,
@@ -133,7 +134,9 @@ class ContinuousRows:
 
     def quantile(self, p: Array) -> Array:
         """Outcome below which there is probability p, (point, row) → (point, row)."""
-        return self._by_points(p, self._quantile)
+        compiled = panel_inverses(p.shape[0] * self.n_rows)
+        solve = self._solve if compiled is None else partial(self._solve_by, compiled)
+        return self._by_points(p, partial(self._quantile, solve=solve))
 
     def moments(self, slopes: Array | None = None) -> tuple[Array, Array]:
         """Mean and variance of each row; whether they exist is another matter.
@@ -244,10 +247,10 @@ class ContinuousRows:
     def _integral(self) -> Array:
         return _INTEGRAL @ self.coefficients
 
-    def _quantile(self, p: Array, row: Rows) -> Array:
+    def _quantile(self, p: Array, row: Rows, solve: Callable[[Array, Rows], Array]) -> Array:
         panel = self._panel(self._below, p, row, 2.0)
         target = np.clip(p - self._below[panel], 0.0, self.mass[panel])
-        u = self._solve(target, panel)
+        u = solve(target, panel)
         half = (self.stop[panel] - self.start[panel]) / 2
         y, _ = self.line.place((self.start[panel] + half * (1 + u))[None], row)
         y = np.where(p <= 0, self.line.support[0], np.where(p >= 1, self.line.support[1], y[0]))
@@ -284,6 +287,19 @@ class ContinuousRows:
                 if not left.size:
                     break
         return u
+
+    def _solve_by(self, compiled: Callable[..., Array], target: Array, panel: Rows) -> Array:
+        """Do the same one point after another."""
+        return compiled(target, panel, _TABLE, *self._by_panel)
+
+    @cached_property
+    def _by_panel(self) -> tuple[Array, Array, Array]:
+        """Table, integral and density, the panels first."""
+        density = np.append(self.coefficients, np.zeros((1, self.row.size)), axis=0)
+        table, integral, density = (
+            np.ascontiguousarray(each.T) for each in (self._table, self._integral, density)
+        )
+        return table, integral, density
 
     @cached_property
     def _table(self) -> Array:

@@ -96,6 +96,14 @@ def _simulated(n: int) -> Array:
 
 def _surprise(counts: NDArray[np.int64], n: int, places: Array) -> Array:
     """Smallest tail probability of binomial counts (..., place)."""
+    if counts.ndim > 1 and len(counts) > n:  # many are equal
+        every = _tails(np.arange(n + 1)[:, None], n, places)
+        return np.asarray(np.take_along_axis(every, counts, axis=0).min(axis=-1))
+    return np.asarray(_tails(counts, n, places).min(axis=-1))
+
+
+def _tails(counts: NDArray[np.int64], n: int, places: Array) -> Array:
+    """Probability of at most as many, or of at least as many, whichever is smaller."""
     below = bdtr(counts, n, places)
     above = np.where(counts > 0, bdtrc(np.maximum(counts - 1, 0), n, places), 1.0)
-    return np.asarray(np.minimum(below, above).min(axis=-1))
+    return np.asarray(np.minimum(below, above))

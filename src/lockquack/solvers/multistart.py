@@ -37,17 +37,27 @@ _TIE = 1e-12
 _QUASI_STEPS = 300
 _QUASI_EVALUATIONS = 1000
 _MEMORY = 20
-#: Largest slope, in units of the scale, at which it hands over to Newton's method.
-_QUASI_SLOPE = 1e-7
+#: Largest slope, in units of the scale, at which it hands over to Newton's method, and at which
+#: it is asked whether a valley is known already.
+_QUASI_SLOPE, _IN_A_VALLEY = 1e-7, 1e-4
+#: Share of the slope that a step with a Hessian from elsewhere may leave, for another of its kind.
+_LEFT = 0.25
+#: Error of entries of a Hessian that is given, in units of the scale.
+_HESSIAN_ERROR = 1e-9
+#: Most steps to a minimum that is near, and cosine of a step and the change of slopes along it
+#: from which that says something.
+_NEAR_STEPS, _RISES = 40, 1e-6
+#: Distance over which a Hessian is the same but for the error of its differences.
+_SAME = 1e-9
 #: Share of the largest eigenvalue of the Hessian below which BFGS takes a direction for flat.
 _ROUGHLY_FLAT = 1e-6
 #: Length of the step off a saddle with which it begins there.
 _NUDGE = 0.05
-#: Longest first step in any coordinate.
+#: Longest first step in any coordinate, and how far a minimum that is near can be.
 _REACH = 2.0
 #: Largest slope, in units of the scale, at which it stops, and at which rounding may stop it.
 _SETTLED, _NEARLY_SETTLED = 1e-7, 1e-6
-_CONVERGED = "converged"
+_CONVERGED, _AGREES = "converged", "agrees with another start"
 
 _Method = Literal["BFGS", "L-BFGS-B"]
 
@@ -177,7 +187,8 @@ def newton(
 
     .. math:: -\sum_j \frac{v_j'g}{\max(|e_j|, \delta)}\, v_j
 
-    shortened until f decreases enough. Here :math:`\delta` is what the differences cannot tell
+    shortened until f decreases enough. As long as a step leaves little of the slopes, the next is
+    taken with the same Hessian. Here :math:`\delta` is what the differences cannot tell
     from zero. Where :math:`|e_j| \le \delta`, and g along :math:`v_j` is within the tolerance,
     the direction is flat and takes no step: that would be rounding error, and large. The
     absolute values turn steps away from saddles and maxima. Where g has vanished but some
@@ -223,24 +234,35 @@ def _from_starts(
     problem: SmoothFunction, starts: Array, tol: float, max_iter: int
 ) -> list[MultistartSolution]:
     """Go downhill from every start; where that ends at a value known already, go no further."""
-    ends = [_quasi_newton(problem, start, tol) for start in starts]
+    ends = [_quasi_newton(problem, start, max(tol, _IN_A_VALLEY)) for start in starts]
     found: dict[int, MultistartSolution] = {}
-    polished: list[float] = []
+    polished: list[MultistartSolution] = []
     for s in sorted(range(len(ends)), key=lambda s: ends[s][0].value):
         point, steps = ends[s]
+        known = next((each for each in polished if _agree(problem, point, each)), None)
+        if known is None and point.finite:
+            point, more = _quasi_newton(problem, point.z, tol)
+            steps += more
+            known = next((each for each in polished if _agree(problem, point, each)), None)
+        if known is not None:
+            same = replace(known, converged=np.array(False), status=np.array(_AGREES))
+            found[s] = replace(same, iterations=np.array(steps))
+            continue
         unknown = Curvature.of(np.full((point.z.size, point.z.size), np.nan), np.inf)
-        unit = max(1.0, abs(point.value))
         if not point.finite:
             nowhere = Point(point.z, np.inf, np.full_like(point.z, np.inf))
             found[s] = _solution(problem, nowhere, unknown, 0, "not finite at the start")
             continue
-        if any(abs(point.value - value) <= _AGREE * unit for value in polished):
-            found[s] = _solution(problem, point, unknown, steps, "agrees with another start")
-            continue
         solution = _descend(problem, point, tol, max_iter)
-        polished.append(float(solution.objective) / problem.scale)
+        polished.append(solution)
         found[s] = replace(solution, iterations=solution.iterations + steps)
     return [found[s] for s in range(len(ends))]
+
+
+def _agree(problem: SmoothFunction, point: Point, known: MultistartSolution) -> bool:
+    """Whether a start has led to the value of a point that is known."""
+    difference = abs(point.value - float(known.objective) / problem.scale)
+    return point.finite and difference <= _AGREE * max(1.0, abs(point.value))
 
 
 def _quasi_newton(problem: SmoothFunction, start: Array, tol: float) -> tuple[Point, int]:
@@ -342,6 +364,11 @@ def _descend(
         if iteration == max_iter:
             break
         after = _newton_point(problem, point, curvature.newton_step(point, tol))
+        if after is not None and after.norm <= _LEFT * point.norm:
+            after = _go_on(problem, after, curvature, tol)
+            if minimum and _is_same(after.z, point.z):
+                point = after
+                break
         if after is None and curvature.smallest < -curvature.noise:
             after = _off_the_saddle(problem, point, curvature)
             # Curvature along which f does not decrease is an error of the differences.
@@ -352,6 +379,56 @@ def _descend(
     stopped = "iteration limit" if iteration == max_iter else "stalled"
     status = _CONVERGED if point.norm <= tol and minimum else stopped
     return _solution(problem, point, curvature, iteration, status)
+
+
+def _is_same(z: Array, known: Array) -> bool:
+    """Whether a Hessian by differences at one point is that at the other."""
+    return bool((np.abs(z - known) <= _SAME * np.maximum(1.0, np.abs(known))).all())
+
+
+def _go_on(problem: SmoothFunction, point: Point, curvature: Curvature, tol: float) -> Point:
+    """Take steps with one Hessian as long as each leaves little of the slopes."""
+    while point.norm > 0:
+        after = problem.at(point.z + curvature.newton_step(point, tol))
+        allowed = point.value + _FORGIVEN * max(1.0, abs(point.value))
+        if not (after.finite and after.norm <= _LEFT * point.norm and after.value <= allowed):
+            break
+        point = after
+    return point
+
+
+def near(
+    objective: ValueAndGradient, start: Array, hessian: Array, *, scale: float, tol: float = 1e-8
+) -> Array | None:
+    """Minimise a smooth f whose minimum is near a start, given its Hessian there; None: it is not.
+
+    Each step takes one evaluation of f, whose slopes correct the Hessian as BFGS does. It is
+    :func:`newton` that helps where the Hessian has a negative eigenvalue, where steps lead far
+    away or do not lead to slopes within the tolerance; they go on until rounding stops them.
+    """
+    problem = SmoothFunction(objective, float(scale))
+    point, known = problem.at(start), hessian / scale
+    for _ in range(_NEAR_STEPS if start.size else 0):
+        curvature = Curvature.of(known, _HESSIAN_ERROR)
+        if not (point.finite and curvature.smallest >= -curvature.noise):
+            return None
+        after = problem.at(point.z + curvature.newton_step(point, tol))
+        if point.norm <= tol and not after.norm < point.norm / 2:
+            break
+        higher = not after.value <= point.value + _FORGIVEN * max(1.0, abs(point.value))
+        if higher or np.abs(after.z - start).max() > _REACH:
+            return None
+        known = _corrected(known, after.z - point.z, after.gradient - point.gradient)
+        point = after
+    return point.z if point.norm <= tol else None
+
+
+def _corrected(hessian: Array, step: Array, change: Array) -> Array:
+    """Correct a Hessian by how the slopes changed along a step, where they rose."""
+    along, bent = float(step @ change), hessian @ step
+    if not along > _RISES * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        return hessian
+    return hessian + np.outer(change, change) / along - np.outer(bent, bent) / float(step @ bent)
 
 
 def _newton_point(problem: SmoothFunction, point: Point, step: Array) -> Point | None:
@@ -365,6 +442,8 @@ def _newton_point(problem: SmoothFunction, point: Point, step: Array) -> Point |
         return None
     unit = max(1.0, abs(point.value))
     for length in _LENGTHS:
+        if length < 1 and -length * slope < _ROUNDING * unit:
+            return None
         after = problem.at(point.z + length * step)
         if not after.finite:
             continue

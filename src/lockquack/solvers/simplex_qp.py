@@ -32,6 +32,9 @@ from lockquack.solvers.interior_point import (
 
 #: Matrix entries worked on at once, to keep the temporaries of a large batch in cache.
 _CHUNK = 1 << 20
+#: Most steps from weights that are near, share of the way to zero that each may take, and the
+#: relative length of one after which nothing but rounding is left.
+_NEWTON_STEPS, _INSIDE, _SETTLED = 30, 0.99, 1e-9
 
 
 def simplex_qp(
@@ -115,6 +118,31 @@ def simplex_qp(
     batch, K = c.shape[:-1], c.shape[-1]
     parts = [_solve(Q[at], c[at], a[at], tol, max_iter) for at in _chunks(batch, K)]
     return Solution(*(_join(columns, batch) for columns in zip(*parts, strict=True)))
+
+
+def simplex_qp_near(Q: Array, c: Array, alpha: Array, start: Array) -> Array | None:
+    """Solve one problem with a prior on all weights by Newton's method, from weights near those.
+
+    None where it does not converge to rounding; that is for :func:`simplex_qp`.
+    """
+    K = c.size
+    matrix, w = np.ones((K + 1, K + 1)), start
+    matrix[K, K] = 0.0
+    with np.errstate(all="ignore"):
+        for _ in range(_NEWTON_STEPS):
+            pull = alpha / w
+            matrix[:K, :K] = 2 * Q
+            matrix.flat[: K * (K + 1) : K + 2] += pull / w
+            slope = pull - 2 * (Q @ w + c)
+            step = np.linalg.solve(matrix, np.append(slope, 0.0))[:K]
+            relative = step / w
+            if not np.isfinite(relative).all():
+                return None
+            w = w + min(1.0, -_INSIDE / min(relative.min(), -_INSIDE)) * step
+            w /= w.sum()
+            if np.abs(relative).max() <= _SETTLED:
+                return w
+    return None
 
 
 def _chunks(batch: tuple[int, ...], K: int) -> Iterator[tuple[Any, ...]]:
