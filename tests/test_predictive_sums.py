@@ -1,5 +1,8 @@
 """Compiled predictive densities against the families' own, summed by numpy."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 import mpmath
 import numpy as np
 import pytest
@@ -7,9 +10,12 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import lockquack as lq
-from lockquack.families import FAMILIES
+from lockquack.families import FAMILIES, Family
 from lockquack.kernels import choice
+from lockquack.models.likelihood import Likelihood
+from lockquack.models.observations import as_observations
 from lockquack.prediction.members import PredictiveDensity
+from lockquack.sources.density import DensitySource
 
 pytest.importorskip("numba")
 
@@ -113,3 +119,61 @@ def test_skew_normal_far_into_both_tails(alpha, monkeypatch):
     ]
     found = density.logpdf(y[:, None], np.zeros(1, dtype=np.intp))[:, 0]
     np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-13)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Foreign(DensitySource):
+    """A density that a library evaluates: here, of a family, perhaps with something added."""
+
+    family: Family
+    p: Mapping[str, np.ndarray]  # (chain, draw, obs)
+    bump: float = 0.0
+
+    def jets_at(self, y, chain, draws, obs, *, derivatives):
+        p = {name: value[chain, draws][:, obs] for name, value in self.p.items()}
+        jet = self.family.jet(y[:, None, :, 0], p)
+        far = np.abs(y[:, None, :, 0] - self.observations.values[obs, 0]) > 1e-3
+        return replace(jet, logp=jet.logp + self.bump * far)
+
+
+FOREIGN = {
+    "normal": lambda rng, shape: {"mu": rng.normal(size=shape), "sigma": rng.gamma(9, 0.1, shape)},
+    "lognormal": lambda rng, shape: {
+        "mu": rng.normal(size=shape),
+        "sigma": rng.gamma(9, 0.1, shape),
+    },
+    "gamma": lambda rng, shape: {"alpha": rng.gamma(9, 0.3, shape), "beta": rng.gamma(9, 1, shape)},
+    "exponential": lambda rng, shape: {"lam": rng.gamma(9, 0.1, shape)},
+}
+
+
+def foreign(name, rng, bump=0.0, told=None):
+    shape, y = (2, 40, 5), rng.gamma(3.0, size=5)
+    p = FOREIGN[name](rng, shape)
+    likelihood = Likelihood(told or name)
+    return Foreign(as_observations(y), 2, 40, likelihood, FAMILIES[name], p, bump)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_densities_of_a_library_are_split_by_what_their_jets_tell(name, rng):
+    source = foreign(name, rng)
+    split = source.split(slice(1, 4))
+    expected = FAMILIES[name].split({k: v[:, :, 1:4].reshape(80, 3) for k, v in source.p.items()})
+    assert split.formula == expected.formula
+    np.testing.assert_allclose(split.constant, np.broadcast_to(expected.constant, (80, 3)).T)
+    y = rng.gamma(3.0, size=(7, 3))
+    base, *others = split.of_outcome(y)
+    log_sums = choice.predictive_sums(2**30)
+    sums = log_sums(split.formula, others, base, np.arange(3), split.constant, split.parameters)
+    by_chain = [source.logp_at(y[..., None], c, slice(0, 40), slice(1, 4)) for c in (0, 1)]
+    direct = logsumexp(np.concatenate(by_chain, axis=1), axis=1)
+    np.testing.assert_allclose(sums, direct, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_density_that_is_not_what_its_name_says_is_not_split(name, rng):
+    everywhere = slice(0, 5)
+    assert foreign(name, rng, bump=1e-6).split(everywhere) is None
+    other = "gamma" if name == "lognormal" else "lognormal"
+    assert foreign(name, rng, told=other).split(everywhere) is None
+    assert foreign(name, rng, told="laplace").split(everywhere) is None

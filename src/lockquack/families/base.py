@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
@@ -65,6 +65,23 @@ class Split:
 
     #: From outcomes to base, u and, where there is one, v. Outside the support, base is −inf.
     of_outcome: Callable[[Array], tuple[Array, ...]]
+
+
+def join_splits(chains: Sequence[Split], n_draws: int) -> Split:
+    """Put the parameters of chains, (draw or 1, obs or 1), side by side: (obs or 1, sample)."""
+    constant, *parameters = (
+        _by_observation(each, n_draws)
+        for each in zip(*((part.constant, *part.parameters) for part in chains), strict=True)
+    )
+    return replace(chains[0], constant=constant, parameters=tuple(parameters))
+
+
+def _by_observation(chains: Sequence[Array], n_draws: int) -> Array:
+    n_obs = np.shape(chains[0])[-1] if np.ndim(chains[0]) else 1
+    rows = np.empty((n_obs, len(chains), n_draws))
+    for chain, each in enumerate(chains):
+        rows[:, chain] = np.transpose(each)
+    return rows.reshape(n_obs, -1)
 
 
 def identity(y: Array) -> tuple[Array, Array]:
@@ -175,6 +192,10 @@ class Family(ABC):
 
     def split(self, p: Parameters) -> Split | None:
         """Split the log density, for compiled sums over draws; None where these do not know it."""
+        return None
+
+    def from_derivatives(self, y: Array, grad: Array, curv: Array) -> Parameters | None:
+        """Return the parameters with these derivatives of the log density at y, where two do."""
         return None
 
     def location(self, p: Parameters) -> Array:

@@ -38,6 +38,9 @@ class Exponential(Family):
         of_outcome = on_support(self.support, lambda y: (np.zeros_like(y), -y, np.zeros_like(y)))
         return Split("linear", np.log(p["lam"]), (p["lam"], np.zeros(1)), of_outcome)
 
+    def from_derivatives(self, y: Array, grad: Array, curv: Array) -> Parameters:
+        return {"lam": -grad}
+
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         curv = np.where(outside(y, self.support) | np.isnan(y), np.nan, 0.0)
         grad = curv - p["lam"]

@@ -44,6 +44,9 @@ class Gamma(Family):
         of_outcome = on_support(self.support, lambda y: (-np.log(y), np.log(y), -y))
         return Split("linear", constant, (alpha, beta), of_outcome)
 
+    def from_derivatives(self, y: Array, grad: Array, curv: Array) -> Parameters:
+        return {"alpha": 1.0 - y * y * curv, "beta": -y * curv - grad}
+
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         inverse = 1.0 / confine(y, self.support)
         pull = (p["alpha"] - 1.0) * inverse

@@ -36,6 +36,11 @@ class LogNormal(Family):
         of_outcome = on_support(self.support, lambda y: (-np.log(y), np.log(y)))
         return Split("square", constant, (p["mu"], -0.5 / np.square(p["sigma"])), of_outcome)
 
+    def from_derivatives(self, y: Array, grad: Array, curv: Array) -> Parameters:
+        push = y * grad  # its own slope in log y is minus the precision
+        precision = -(push + y * y * curv)
+        return {"mu": np.log(y) + (1.0 + push) / precision, "sigma": np.sqrt(1.0 / precision)}
+
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         y = confine(y, self.support)
         precision = 1.0 / np.square(p["sigma"])

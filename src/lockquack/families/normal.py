@@ -32,6 +32,9 @@ class Normal(Family):
         constant = -np.log(p["sigma"]) - LOG_SQRT_2PI
         return Split("square", constant, (p["mu"], -0.5 / np.square(p["sigma"])), identity)
 
+    def from_derivatives(self, y: Array, grad: Array, curv: Array) -> Parameters:
+        return {"mu": y - grad / curv, "sigma": np.sqrt(-1.0 / curv)}
+
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         curv = -1.0 / np.square(p["sigma"])
         grad = (y - p["mu"]) * curv

@@ -31,10 +31,12 @@ from typing_extensions import override
 
 from lockquack.errors import ShapeError
 from lockquack.families import Edge, Family, find_family
+from lockquack.families.base import Split
 from lockquack.families.refused import find_refused, letters_of
 from lockquack.jets import Array, Jet
 from lockquack.models.source import Abilities, Source, Subset
 from lockquack.sources.bulks import search_bulks
+from lockquack.sources.known_families import split_by_family
 from lockquack.sources.possible import require_possible
 from lockquack.sources.probing import AT_ONCE
 from lockquack.sources.supports import find_edges, find_ends
@@ -100,6 +102,10 @@ class DensitySource(Source):
     def violated(self, chain: int, draw: int) -> str | None:
         """Say which demand on parameters a draw does not meet, where the library makes any."""
         return None
+
+    @override
+    def split(self, obs: slice) -> Split | None:
+        return split_by_family(self, _spelt(self.likelihood.description), obs)
 
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:

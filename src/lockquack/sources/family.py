@@ -14,7 +14,7 @@ from typing_extensions import override
 from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError, ShapeError, SupportError, naming
 from lockquack.families import Family, Mixture, get_family
-from lockquack.families.base import Split
+from lockquack.families.base import Split, join_splits
 from lockquack.jets import Array, Jet
 from lockquack.models.labels import merge_labels
 from lockquack.models.likelihood import Likelihood
@@ -102,11 +102,7 @@ class FamilySource(Source):
         parts = [part for p in chains if (part := self.family.split(p)) is not None]
         if not parts:
             return None
-        constant, *parameters = (
-            _by_observation(each, self.n_draws)
-            for each in zip(*((part.constant, *part.parameters) for part in parts), strict=True)
-        )
-        return replace(parts[0], constant=constant, parameters=tuple(parameters))
+        return join_splits(parts, self.n_draws)
 
     @override
     def draw_outcomes(
@@ -204,15 +200,6 @@ class FamilySource(Source):
 
     def _count(self, draws: slice) -> int:
         return len(range(*draws.indices(self.n_draws)))
-
-
-def _by_observation(chains: Sequence[Array], n_draws: int) -> Array:
-    """Put what each chain has, (draw or 1, obs or 1), side by side: (obs or 1, sample)."""
-    n_obs = np.shape(chains[0])[-1] if np.ndim(chains[0]) else 1
-    rows = np.empty((n_obs, len(chains), n_draws))
-    for chain, each in enumerate(chains):
-        rows[:, chain] = np.transpose(each)
-    return rows.reshape(n_obs, -1)
 
 
 def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
