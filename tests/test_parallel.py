@@ -21,10 +21,12 @@ import pandas as pd
 import pytest
 
 import lockquack as lq
-from lockquack.errors import LockquackError, ParameterError, ParetoWarning
+from lockquack.errors import LockquackError, NonFiniteError, ParameterError, ParetoWarning
+from lockquack.fitting.sums import LockingSums
+from lockquack.methods import summing
 from lockquack.models.source import Source
 from lockquack.parallel import mapping as parallel
-from lockquack.parallel.cluster import active_client, cluster
+from lockquack.parallel.cluster import active_client, cluster, compute_in_order
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.threads import in_dask_worker, n_threads
 from tests.helpers import lock
@@ -423,6 +425,42 @@ def test_a_worker_that_dies_while_it_reads_chunks(client, data, tmp_path, monkey
     lazy = in_chunks(model, (1, 25, 100), deadly)
     np.testing.assert_allclose(lazy.collapse().jet.curv, expected.jet.curv, rtol=1e-12)
     assert flag.exists()
+
+
+@pytest.mark.parametrize("chunks", [(1, 25, 100), (-1, -1, 70)])
+def test_chunks_are_summed_where_they_are_read(client, data, tmp_path, monkeypatch, chunks):
+    models = regressions(data, 500)
+    expected = locally(monkeypatch, lambda: lq.running_lock(models), 1)
+    flag, kinds = tmp_path / "died", []
+
+    def deadly(part, array):
+        kill = partial(die_once, str(flag))
+        return array.map_blocks(kill, meta=np.empty((0, 0, 0))) if part == "curv" else array
+
+    def watched(parts):
+        for found in compute_in_order(parts):
+            kinds.append(type(found))
+            yield found
+
+    monkeypatch.setattr(summing, "compute_in_order", watched)
+    # Chunks of another size are cut as those of the first model are.
+    lazy = {"one": in_chunks(models["one"], chunks), "two": in_chunks(models["two"], 250, deadly)}
+    fit = lq.running_lock(lazy)
+    assert set(kinds) == {LockingSums}
+    assert flag.exists()
+    np.testing.assert_allclose(fit.weights, expected.weights, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(fit.to_dataframe(), expected.to_dataframe(), rtol=1e-9)
+
+
+def test_what_is_no_number_in_a_chunk_is_named_when_summed(data):
+    models = regressions(data, 300)
+
+    def spoiled(part, array):
+        return da.where(da.arange(300) == 123, np.nan, array) if part == "curv" else array
+
+    lazy = {"one": in_chunks(models["one"], 100), "two": in_chunks(models["two"], 100, spoiled)}
+    with pytest.raises(NonFiniteError, match="123"):
+        lq.running_lock(lazy)
 
 
 class Formula:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from lockquack.methods.gather import passes_for
 from lockquack.models.model import Model
 from lockquack.models.passes import require_finite
 from lockquack.models.source import Source
+from lockquack.parallel.cluster import compute_in_order
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.rules import Hyvarinen
+from lockquack.sources.chunked import ChunkedSource, NotFiniteError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,14 +42,18 @@ def sum_up(
 ) -> LockingSums:
     """Add up what locking needs, group by group of observations, wherever that is done.
 
-    Models that dask holds are averaged by dask first, as for any other fit.
+    Of models that dask holds, it averages and adds up. Where only some are, or where what they
+    hold is no number, they are averaged first, as for any other fit.
     """
     passes = [passes_for(model, rule) for model in models.values()]
     sources = [each.source for each in passes]
+    averages = [Average(each.average_for(scores)) for each in passes]
     if any(source.dask_draws() is not None for source in sources):
+        summed = _sum_chunks(sources, averages, rule)
+        if summed is not None:
+            return summed
         found = [each.predict(scores, density=False, progressbar=progressbar) for each in passes]
         return sums_of(found, rule, sources[0], slice(0, sources[0].n_obs))
-    averages = [Average(each.average_for(scores)) for each in passes]
     grids = [BlockGrid(source.n_chains, source.n_draws, source.n_obs) for source in sources]
     groups = min(map(observation_groups, sources, grids, averages), key=lambda cuts: cuts[0].stop)
     work = partial(_sum_group, tuple(models), averages, grids, rule)
@@ -57,6 +64,35 @@ def sum_up(
             advance(group.stop - group.start)
     assert total is not None
     return total
+
+
+def _sum_chunks(
+    sources: Sequence[Source], averages: Sequence[Average], rule: Hyvarinen
+) -> LockingSums | None:
+    """Let dask average and add up: only sums come back. None where that cannot be done."""
+    from dask import delayed
+
+    held = [source for source in sources if isinstance(source, ChunkedSource)]
+    if len(held) < len(sources):
+        return None
+    chunks = held[0].arrays["grad"].chunks[2] if held[0].can.differentiate else ()
+    cuts = [
+        source.delayed_averages(average, chunks)
+        for source, average in zip(held, averages, strict=True)
+    ]
+    groups = [obs for obs, _ in cuts[0]]
+    if any([obs for obs, _ in each] != groups for each in cuts):
+        return None
+    first, parts = sources[0], []
+    for obs, each in zip(groups, zip(*cuts, strict=True), strict=True):
+        weights = None if first.case_weights is None else first.case_weights[obs]
+        outcomes = scored_outcomes(rule, first.observations.values[obs])
+        parts.append(delayed(_sums_of)([average for _, average in each], outcomes, weights))
+    try:
+        total = reduce(add, compute_in_order(parts))
+    except NotFiniteError:  # which model it was, its own pass tells
+        return None
+    return total if np.isfinite(total.first).all() else None
 
 
 def _sum_group(
@@ -77,19 +113,19 @@ def _sum_group(
 
 def sums_of(found: Sequence[Collapsed], rule: Hyvarinen, source: Source, obs: slice) -> LockingSums:
     """Sum over some observations of which the models' jets are known, in plain coordinates."""
+    weights = source.case_weights
+    outcomes = scored_outcomes(rule, source.observations.values[obs])
+    return _sums_of(found, outcomes, None if weights is None else weights[obs])
+
+
+def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None) -> LockingSums:
     jets = [each.jet for each in found]
     stacked = Jet(
         np.empty((len(jets), 0)),
         np.stack([jet.grad for jet in jets]),
         np.stack([jet.curv for jet in jets]),
     )
-    weights = source.case_weights
-    return LockingSums.of(
-        stacked,
-        scored_outcomes(rule, source.observations.values[obs]),
-        None if weights is None else weights[obs],
-        tuple(each.influence for each in found),
-    )
+    return LockingSums.of(stacked, outcomes, weights, tuple(each.influence for each in found))
 
 
 def scored_outcomes(rule: Hyvarinen, y: Array) -> Array:

@@ -104,13 +104,9 @@ class ChunkedSource(Source):
         self, kind: Kind, *, derivatives: bool, progress: Callable[[int], object]
     ) -> Collapsed:
         average = Average(kind, derivatives=derivatives)
-        reads = [] if average.is_equal and derivatives else ["logp"]
-        if derivatives:
-            self.require_derivatives()
-            reads += ["grad", "curv"]
         groups = []
         with self._locating():
-            for group in self._averages(average, reads):
+            for group in self._averages(average, self._reads(average)):
                 progress(len(group.n_effective))
                 groups.append(group)
         return join(groups)
@@ -135,13 +131,43 @@ class ChunkedSource(Source):
             for name, array in self.arrays.items()
         }
 
+    def delayed_averages(
+        self, average: Average, chunks: tuple[int, ...]
+    ) -> list[tuple[slice, Any]]:
+        """Delay averages over the draws of groups of observations, within chunks of that many."""
+        reads = self._reads(average)
+        alike = {name: self.arrays[name].rechunk({2: chunks}) for name in reads}
+        cut_alike = replace(self, arrays={**self.arrays, **alike})
+        return cut_alike._delayed(average, reads)
+
+    def _delayed(self, average: Average, reads: Sequence[str]) -> list[tuple[slice, Any]]:
+        from dask import delayed
+
+        grid = BlockGrid(self.n_chains, self.n_draws, self.n_obs)
+        arrays = [self.arrays[name] for name in reads]
+        if arrays[0].numblocks[:2] != (1, 1):
+            return self._merged(grid, average, reads, arrays)
+        work = partial(_average, grid=grid, average=average)
+        ends = np.cumsum(arrays[0].chunks[2]).tolist()
+        groups = [slice(*pair) for pair in zip([0, *ends], ends, strict=False)]
+        boxes = self._boxes(work, reads, arrays)
+        return [(obs, delayed(_open)(box)) for obs, box in zip(groups, boxes, strict=True)]
+
+    def _reads(self, average: Average) -> list[str]:
+        """Which arrays an average takes."""
+        reads = [] if average.is_equal and average.derivatives else ["logp"]
+        if average.derivatives:
+            self.require_derivatives()
+            reads += ["grad", "curv"]
+        return reads
+
     def _averages(self, average: Average, reads: Sequence[str]) -> Iterator[Collapsed]:
         """Average over the draws of groups of observations, in order."""
         grid = BlockGrid(self.n_chains, self.n_draws, self.n_obs)
         arrays = [self.arrays[name] for name in reads]
         if arrays[0].numblocks[:2] == (1, 1):  # each chunk has all the draws
             return self._on_groups(partial(_average, grid=grid, average=average), reads, arrays)
-        return compute_in_order(self._merged(grid, average, reads, arrays))
+        return compute_in_order([each for _, each in self._merged(grid, average, reads, arrays)])
 
     def _on_groups(
         self,
@@ -150,6 +176,15 @@ class ChunkedSource(Source):
         arrays: Sequence[Any],
     ) -> Iterator[R]:
         """Do the same work for every chunk of arrays that have all draws in one chunk."""
+        return map(_open, compute_in_order(self._boxes(work, reads, arrays)))
+
+    def _boxes(
+        self,
+        work: Callable[[Sequence[Source], slice], R],
+        reads: Sequence[str],
+        arrays: Sequence[Any],
+    ) -> Sequence[Any]:
+        """Delay it; see :func:`_open`."""
         if self.case_weights is not None:
             import dask.array as da
 
@@ -158,11 +193,11 @@ class ChunkedSource(Source):
             )
             reads, arrays = [*reads, _WEIGHTS], [*arrays, weights]
         boxes = _map_chunks(partial(_on_group, work, self.observations.d), reads, arrays)
-        return map(_open, compute_in_order(boxes[0, 0]))
+        return list(boxes[0, 0])
 
     def _merged(
         self, grid: BlockGrid, average: Average, reads: Sequence[str], arrays: Sequence[Any]
-    ) -> list[Any]:
+    ) -> list[tuple[slice, Any]]:
         """Delay averages over draws that lie in several chunks, by groups of observations."""
         from dask import delayed
 
@@ -181,7 +216,7 @@ class ChunkedSource(Source):
                     branches = [parts[k : k + _FAN_IN] for k in range(0, len(parts), _FAN_IN)]
                     parts = [delayed(_pool_branch)(branch) for branch in branches]
                 weights = None if self.case_weights is None else self.case_weights[obs]
-                averages.append(delayed(_merge)(parts, grid, weights))
+                averages.append((obs, delayed(_merge)(parts, grid, weights)))
         return averages
 
     def _with_all_draws(self, reads: Sequence[str]) -> list[Any]:
@@ -206,13 +241,13 @@ class ChunkedSource(Source):
         """Name the observation where a chunk held what is not a number."""
         try:
             yield
-        except _NotFiniteError as found:
+        except NotFiniteError as found:
             name, value, chain, draw, obs = found.args
             where = f"chain {chain}, draw {draw}, {self.observations.describe(obs)}"
             raise unusable(name, value, where) from None
 
 
-class _NotFiniteError(Exception):
+class NotFiniteError(Exception):
     """What was found in a chunk, and where: name, value, chain, draw, observation."""
 
 
@@ -292,7 +327,7 @@ def _piece(reads: Sequence[str], chunks: Sequence[Numeric], place: Place, d: int
         found = None if name == _WEIGHTS else first_unusable(name, chunk)
         if found is not None:
             value, at = found
-            raise _NotFiniteError(name, value, chain + at[0], draw + at[1], obs + at[2])
+            raise NotFiniteError(name, value, chain + at[0], draw + at[1], obs + at[2])
     shape = chunks[0].shape[:3]
     shapes = {"logp": shape, _WEIGHTS: shape[2:]}
     read = {
