@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ CHECKED, FINE = (0, 100, 200, 300, 441), 4001
 COLUMNS = ([0, 1], [2, 3], [4, 5, 6, 7, 8, 9])
 
 
-def diabetes(family: str, copies: int = 1) -> dict[str, Any]:
-    """Three regressions with exact draws, around least squares of y or of log y."""
+def diabetes(
+    family: str, copies: int = 1, draws: int = 1000, chosen: Sequence[Sequence[int]] = COLUMNS
+) -> dict[str, Any]:
+    """Regressions, three by default, with exact draws, around least squares of y or of log y."""
     from sklearn.datasets import load_diabetes
 
     import lockquack as lq
@@ -43,23 +45,24 @@ def diabetes(family: str, copies: int = 1) -> dict[str, Any]:
     z = np.log(y) if is_log else y
     rng = np.random.default_rng(0)
     models = {}
-    for columns in COLUMNS:
+    shape = (4, draws)
+    for columns in chosen:
         X = np.column_stack([np.ones(len(y)), features[:, columns]])
         estimate, residual = np.linalg.lstsq(X, z)[:2]
-        scale = np.sqrt(residual.item() / rng.chisquare(len(y) - X.shape[1], size=(4, 1000)))
+        scale = np.sqrt(residual.item() / rng.chisquare(len(y) - X.shape[1], size=shape))
         root = np.linalg.inv(np.linalg.cholesky(X.T @ X)).T
-        noise = rng.normal(size=(4, 1000, X.shape[1])) @ root.T
+        noise = rng.normal(size=(*shape, X.shape[1])) @ root.T
         beta = estimate + scale[..., None] * noise
         mu = lq.linear_predictor(X, beta)
         own: dict[str, Any] = {"mu": mu, "sigma": scale}
         if family == "student_t":
-            own["nu"] = 4.0 + rng.gamma(20.0, 0.2, size=(4, 1000))
+            own["nu"] = 4.0 + rng.gamma(20.0, 0.2, size=shape)
         if family == "skew_normal":
-            own["alpha"] = rng.normal(1.0, 0.1, size=(4, 1000))
+            own["alpha"] = rng.normal(1.0, 0.1, size=shape)
         if family == "gamma":
             mean = np.exp(np.einsum("np,cdp->cdn", X, beta))
-            shape = 1.0 / np.square(scale)
-            own = {"alpha": shape, "beta": shape[..., None] / mean}
+            alpha = 1.0 / np.square(scale)
+            own = {"alpha": alpha, "beta": alpha[..., None] / mean}
         models["+".join(data.feature_names[j] for j in columns)] = lq.from_family(
             family, y=y, **own
         )
@@ -129,7 +132,7 @@ def _warm_up(build: Callable[[], Any]) -> None:
 
     fit = lq.lock(build())
     fit.predict(loo=True).logpdf()
-    fit.predict().log_norm()
+    fit.sample(1000, random_seed=0)
     _report(lq.lock(lq.example_models()))
 
 
@@ -210,6 +213,34 @@ def measure_large() -> dict[str, Any]:
     return {"seconds": {"logpdf": seconds}, "error": np.nan, "megabytes": (after - before) / 1024}
 
 
+def measure_growth() -> dict[str, Any]:
+    """Fit exponents to the time of normalised leave-one-out densities, in n, S and K."""
+    import lockquack as lq
+
+    warnings.simplefilter("ignore")
+    _warm_up(lambda: diabetes("normal"))
+    alone = [[j] for j in range(8)]
+    axes: dict[str, tuple[list[int], Callable[[int], dict[str, Any]]]] = {
+        "observations n": ([442 * k for k in (1, 4, 9)], lambda n: diabetes("normal", n // 442)),
+        "draws S": ([2000, 8000, 16000], lambda S: diabetes("normal", draws=S // 4)),
+        "models K": ([2, 4, 8], lambda K: diabetes("normal", chosen=alone[:K])),
+    }
+    rows = []
+    for axis, (places, build) in axes.items():
+        seconds = []
+        for size in places:
+            norms = lq.lock(build(size)).predict(loo=True)
+            seconds.append(spend(norms.logpdf)[0])
+        exponent = float(np.polyfit(np.log(places), np.log(seconds), 1)[0])
+        rows.append({"axis": axis, "places": places, "seconds": seconds, "exponent": exponent})
+    return {"growth": rows}
+
+
+def measure_after() -> dict[str, Any]:
+    """Measure all families, many observations, plain numpy, and growth, each in its own process."""
+    return {case: ask(ROOT, case) for case in (*FAMILIES, "large", "numpy", "growth")}
+
+
 def ask(folder: Path, case: str) -> dict[str, Any]:
     """Measure one case with the source of a folder, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
@@ -228,7 +259,7 @@ def ask(folder: Path, case: str) -> dict[str, Any]:
 def main() -> None:
     """Measure, in turn, this tree and another."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    cases = [*FAMILIES, "pymc", "large", "numpy"]
+    cases = [*FAMILIES, "pymc", "large", "numpy", "growth"]
     parser.add_argument("--old", type=Path, help="a checkout to compare with")
     parser.add_argument("--only", nargs="+", choices=cases, default=cases[:5])
     parser.add_argument("--measure", choices=cases, help=argparse.SUPPRESS)
@@ -237,6 +268,7 @@ def main() -> None:
         special = {
             "numpy": lambda: {"seconds": {"numpy": plain_numpy()}},
             "large": measure_large,
+            "growth": measure_growth,
         }
         print(json.dumps(special.get(options.measure, lambda: measure(options.measure))()))
         return

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from after_weights import FAMILIES, measure_after
 from kernels import measure_growth, measure_passes, measure_psis, measure_solvers
 from pictures import draw
 from problems import CHAINS, DRAWS, n_models, read, write_draws, write_elpds, write_far_elpds
@@ -131,6 +132,7 @@ def main() -> None:
         "passes": lambda: measure_passes(10_000, options.rounds),
         "psis": lambda: measure_psis(1000, options.rounds),
         "solvers": lambda: measure_solvers(options.rounds),
+        "after": measure_after,
         "growth": lambda: measure_growth(options.rounds),
         "workers": measure_workers,
     }
@@ -253,9 +255,36 @@ def write_page(results: dict[str, Any]) -> str:
             ),
             sample=f"{CHAINS} chains of {DRAWS:,}",
             difference=f"{results['psis'][0]['difference']:.0e}",
+            **after_tables(results["after"]),
             **tables,
         )
     )
+
+
+def after_tables(found: dict[str, Any]) -> dict[str, str]:
+    """Put what comes after the weights into tables, in units of plain numpy."""
+    plain = found["numpy"]["seconds"]["numpy"]
+    names = ("logpdf", "sample", "coverage", "compare", "report")
+    rows = [
+        [
+            family.replace("_", " "),
+            *(f"{found[family]['seconds'][name] / plain:.2f}" for name in names),
+            f"{found[family]['error']:.0e}",
+        ]
+        for family in FAMILIES
+    ]
+    large = found["large"]
+    grown = found["growth"]["growth"]
+    return {
+        "after": _table(["likelihood", *names, "largest error"], rows),
+        "plain": _seconds(plain),
+        "large": f"{_seconds(large['seconds']['logpdf'])} s and {large['megabytes']:.0f} MB",
+        "exponents": ", ".join(
+            f"{row['exponent']:.2f} of {row['axis']} ({row['places'][0]:,} to "
+            f"{row['places'][-1]:,})"
+            for row in grown
+        ),
+    }
 
 
 def _contest_table(rows: list[Row]) -> str:
