@@ -41,7 +41,10 @@ def test_it_is_what_fits_without_each_group_predict():
     assert np.abs(WHOLE.loo().logp - stats.norm.logpdf(Y, means, sds)).max() > 0.03
     jet = found.collapse("loo").jet
     np.testing.assert_allclose(jet.grad[:, 0], (means - Y) / sds**2, atol=0.03)
-    p = lq.stack({"m": found}).predict(loo=True)
+    fit = lq.stack({"m": found})
+    assert "How observations were left out: m: 24 PSIS without its group." in repr(fit)
+    assert "How observations" not in repr(lq.stack({"m": WHOLE}))
+    p = fit.predict(loo=True)
     np.testing.assert_allclose(p.logpdf(), loo.logp, rtol=1e-9)
     np.testing.assert_allclose(p.pit(), stats.norm.cdf(Y, means, sds), atol=0.01)
 

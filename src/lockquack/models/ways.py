@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from lockquack.draws.blocks import Kind
 from lockquack.models.source import Source
 
+#: What the name of the scores says already.
+_USUAL = ({"PSIS"}, {"held out"})
+
 
 def counted_ways(hows: NDArray[np.str_]) -> str:
     """Say in how many ways predictions were had.
@@ -24,9 +27,10 @@ def counted_ways(hows: NDArray[np.str_]) -> str:
 
 
 def how_left_out(models: Mapping[str, Source], scores: Kind) -> list[str]:
-    """Say how each model came by its predictions, where these were not all had in one way."""
+    """Say how each model came by its predictions, where these were not all had in the usual way."""
     ways = {name: source.hows_left_out for name, source in models.items()}
-    if scores == "in-sample" or np.unique(np.concatenate([*ways.values()])).size < 2:
+    found = set(np.concatenate([*ways.values()]).tolist())
+    if scores == "in-sample" or found in _USUAL:
         return []
     said = (f"{name}: {counted_ways(hows)}" for name, hows in ways.items())
     return [f"How observations were left out: {'; '.join(said)}."]
