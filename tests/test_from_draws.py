@@ -124,6 +124,17 @@ def test_saved_fits_are_read_without_the_models(fit, tmp_path):
     np.testing.assert_array_equal(lq.load(tmp_path / "fit.nc").weights, fit.weights)
 
 
+def test_predictive_draws_without_log_densities_are_pointed_here(y):
+    tree = xr.DataTree.from_dict(
+        {
+            "posterior_predictive": xr.Dataset({"y": (("chain", "draw", "n"), np.ones((2, 9, N)))}),
+            "observed_data": xr.Dataset({"y": ("n", y)}),
+        }
+    )
+    with pytest.raises(UnsupportedError, match=r"lq\.from_draws\(idata\.posterior_predictive"):
+        lq.stack({"a": tree, "b": tree})
+
+
 # Quantiles
 
 

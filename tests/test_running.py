@@ -129,9 +129,9 @@ def test_a_posterior_that_was_drawn_again(data, rng):
     first = lq.running_lock(regressions(x[:120], y[:120], draws))
     second = lq.running_lock(regressions(x[120:], y[120:], again))
     merged = first + second
-    unit = merged._unit
-    expected = np.hypot(first.sums.mcse(unit), second.sums.mcse(unit))
-    np.testing.assert_allclose(merged.sums.mcse(unit), expected, rtol=1e-12)
+    factor = merged._factor
+    expected = np.hypot(first.sums.mcse(factor), second.sums.mcse(factor))
+    np.testing.assert_allclose(merged.sums.mcse(factor), expected, rtol=1e-12)
     np.testing.assert_allclose(merged.to_dataframe()["mcse"][1:], expected, rtol=1e-12)
 
 
@@ -237,3 +237,65 @@ def test_the_order_of_models_in_a_part_does_not_matter(data):
     pd.testing.assert_frame_equal(
         running.update(backwards).to_dataframe(), running.update(more).to_dataframe()
     )
+
+
+# Mixtures by CRPS
+
+
+def drawn(part, seed=5):
+    """Draws of two models, of some of sixty observations."""
+    rng = np.random.default_rng(seed)
+    y = rng.normal(0.2, 1.5, size=60)
+    draws = {
+        "low": rng.normal(-1.0, 1.0, size=(2, 50, 60)),
+        "high": rng.normal(1.0, 1.4, (2, 50, 60)),
+    }
+    return {
+        name: lq.from_draws(each[..., part], y=y[part], held_out=True)
+        for name, each in draws.items()
+    }
+
+
+def test_parts_of_a_mixture_by_crps_add_up_to_the_whole():
+    whole = lq.combine(drawn(slice(None)), lq.Linear(), lq.CRPS())
+    first, last = drawn(slice(0, 25)), drawn(slice(25, None))
+    begun = lq.running_stack(first)
+    fits = [
+        begun.update(last),
+        begun + lq.running_stack(last),
+        lq.combine(first, lq.Linear(), lq.CRPS()).update(last),
+    ]
+    expected = whole.to_dataframe()
+    for each in fits:
+        np.testing.assert_allclose(each.weights, whole.weights, atol=1e-9)
+        table = each.to_dataframe()
+        for column in ("score", "score_se", "diff", "diff_se"):
+            np.testing.assert_allclose(table[column], expected[column], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(table["weight_se"], expected["weight_se"], rtol=0.2)
+        assert each.n_obs == 60
+
+
+def test_a_mixture_that_forgets_is_that_of_case_weights():
+    faded = lq.running_stack(drawn(slice(0, 25)), rule=lq.CRPS(scale=1.0)).update(
+        drawn(slice(25, None)), forget=0.4
+    )
+    weights = np.append(np.full(25, 0.6), np.ones(35))
+    weighted = {name: each.with_weights(weights) for name, each in drawn(slice(None)).items()}
+    expected = lq.combine(weighted, lq.Linear(), lq.CRPS(scale=1.0))
+    np.testing.assert_allclose(faded.weights, expected.weights, atol=1e-9)
+
+
+def test_a_running_mixture_is_saved_and_predicts(tmp_path):
+    running = lq.running_stack(drawn(slice(0, 25)))
+    running.save(tmp_path / "running.nc")
+    again = lq.RunningStack.load(tmp_path / "running.nc")
+    np.testing.assert_array_equal(again.weights, running.weights)
+    assert again.rule == running.rule
+    assert "stack by CRPS" in repr(again)
+    np.testing.assert_allclose(
+        again.predict(drawn(slice(25, 30))).mean(), running.predict(drawn(slice(25, 30))).mean()
+    )
+    with pytest.raises(LockquackError, match="not for a RunningLock"):
+        lq.RunningLock.load(tmp_path / "running.nc")
+    with pytest.raises(LockquackError, match="Only mixtures by CRPS"):
+        lq.running_stack(drawn(slice(0, 25)), rule=lq.EnergyScore())

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from lockquack.combination.quantiles import QuantileAverage as QuantileAverage
     from lockquack.combination.quantiles import average_quantiles as average_quantiles
     from lockquack.combination.running import RunningLock as RunningLock
+    from lockquack.combination.running import RunningStack as RunningStack
     from lockquack.combination.running import running_lock as running_lock
+    from lockquack.combination.running import running_stack as running_stack
     from lockquack.combination.verbs import combine as combine
     from lockquack.combination.verbs import load as load
     from lockquack.combination.verbs import lock as lock
@@ -90,6 +92,7 @@ _HOMES = {
     "PairwiseScore": "rules",
     "QuantileAverage": "combination.quantiles",
     "RunningLock": "combination.running",
+    "RunningStack": "combination.running",
     "Selection": "operators",
     "Spline": "models.covariates",
     "Superposition": "operators",
@@ -124,6 +127,7 @@ _HOMES = {
     "quack": "combination.verbs",
     "refit": "sources.refitting",
     "running_lock": "combination.running",
+    "running_stack": "combination.running",
     "select": "combination.mixtures",
     "split_chains": "sources.chains",
     "stack": "combination.mixtures",

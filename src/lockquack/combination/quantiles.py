@@ -56,6 +56,13 @@ class QuantileAverage:
         compared to, others by :class:`CRPS`.
     solution
         What the solver found, with its gap; None where the weights were given.
+
+    Examples
+    --------
+    >>> import lockquack as lq
+    >>> average = lq.average_quantiles(lq.example_models(), "equal")
+    >>> average.weights.values, average.model
+    (array([0.5, 0.5]), <Model quantile average; chain: 1, draw: 100, obs_id: 40, components: 1>)
     """
 
     weights: xr.DataArray

@@ -10,13 +10,14 @@ import numpy as np
 import xarray as xr
 
 from lockquack.errors import FileError, naming
-from lockquack.files.contents import Contents, read_kind, require_unchanged, signed
+from lockquack.files.contents import DAMAGED, Contents, read_kind, require_unchanged, signed
 from lockquack.files.formats import read_dataset, write
-from lockquack.fitting.sums import LockingSums, Spread
+from lockquack.fitting.sums import QuadraticSums, Spread
 from lockquack.methods.summing import Summed
-from lockquack.rules import Hyvarinen
+from lockquack.rules import RULES
+from lockquack.rules.scaled import ScaledRule
 
-_FORMAT_KEY, _FORMAT = "lockquack_running_format", 1
+_FORMAT_KEY, _FORMAT = "lockquack_running_format", 2
 
 
 def save_sums(running: Summed, path: str | Path) -> None:
@@ -40,6 +41,7 @@ def save_sums(running: Summed, path: str | Path) -> None:
         coords={"model": list(running.names)},
         attrs={
             _FORMAT_KEY: _FORMAT,
+            "rule": running.rule.name,
             "rule_options": json.dumps(running.rule.options),
             "scores": running.scores,
             "random_seed": json.dumps(running.random_seed),
@@ -58,8 +60,8 @@ def read_sums(path: str | Path) -> Summed:
     with naming(str(path)):
         if dataset.attrs.get(_FORMAT_KEY) != _FORMAT:
             raise FileError(
-                "This does not hold a RunningLock that this version can read. Combinations are "
-                "read by lq.load."
+                "This does not hold a RunningLock or RunningStack that this version can read. "
+                "Combinations are read by lq.load."
             )
         require_unchanged(dataset)
         return _rebuild(Contents(dataset, ""), tuple(map(str, dataset["model"].values)))
@@ -77,7 +79,7 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Summed:
         for k, count in enumerate(contents.json("n_influences"))
     )
     known = "square_second" in contents.arrays
-    sums = LockingSums(
+    sums = QuadraticSums(
         len(names),
         outcomes,
         contents.array("first"),
@@ -88,9 +90,16 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Summed:
     )
     return Summed(
         names,
-        Hyvarinen(**contents.json("rule_options")),
+        _rule(contents),
         contents.attribute("scores", read_kind),
         sums,
         contents.array("concentration"),
         contents.json("random_seed"),
     )
+
+
+def _rule(contents: Contents) -> ScaledRule:
+    rule = contents.attribute("rule", RULES.__getitem__)(**contents.json("rule_options"))
+    if not isinstance(rule, ScaledRule):
+        raise FileError(f"Sums are not kept for {rule!r}. {DAMAGED}")
+    return rule

@@ -1,10 +1,11 @@
-r"""Sums over observations that are all that locking by the Hyvärinen score needs, and that add.
+r"""Sums over observations that are all that a score needs that is quadratic in the weights.
 
-With the features :math:`\varphi_i = (G_i G_i', C_i)` of an observation, the models' gradients times
-each other and their curvatures, the score of every pool and of every model is linear in
-:math:`\varphi_i`. So :math:`\sum w_i \varphi_i` determines the weights, and
-:math:`\sum w_i^2 \varphi_i \varphi_i'` every standard error: numbers that do not grow with the
-observations, and that are added where data come in parts.
+The score of every pool and of every model is linear in the features
+:math:`\varphi_i = (Q_i, c_i)` of an observation: for locking by the Hyvärinen score the products
+of the models' gradients and their curvatures, for mixtures by CRPS distances. So
+:math:`\sum w_i \varphi_i` determines the weights, and :math:`\sum w_i^2 \varphi_i \varphi_i'` every
+standard error: numbers that do not grow with the observations, and that are added where data come
+in parts.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing_extensions import override
 
 from lockquack.draws.diagnostics import mcse_mean
 from lockquack.fitting.densities import Densities
-from lockquack.fitting.forms import triangles
+from lockquack.fitting.forms import Forms, OfJets, symmetric, triangles
 from lockquack.fitting.objective import Objective
-from lockquack.fitting.quadratic import LockingHyvarinen
+from lockquack.fitting.quadratic import QuadraticFitter
 from lockquack.jets import Array, Jet
-from lockquack.operators import Locking
-from lockquack.rules import Hyvarinen
+from lockquack.operators import Operator
+from lockquack.rules.scaled import ScaledRule
 from lockquack.solvers.simplex_qp import simplex_qp
 from lockquack.totals import counted
 
@@ -73,8 +74,8 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class LockingSums:
-    """What locking by the Hyvärinen score needs to know of the data, whatever their number.
+class QuadraticSums:
+    """What weights by a quadratic score need to know of the data, whatever their number.
 
     Features are in plain coordinates of the outcome, component by component, so that parts whose
     outcomes have another spread add as well.
@@ -92,22 +93,40 @@ class LockingSums:
     influences: tuple[tuple[Array, ...], ...]
 
     @classmethod
-    def of(
+    def of_jets(
         cls,
         jets: Jet,
         outcomes: Array,
         weights: Array | None,
         influences: tuple[Array, ...],
-    ) -> LockingSums:
+    ) -> QuadraticSums:
         """Sum over observations: jets (K, n, d), outcomes (n, d)."""
-        K, n, d = jets.grad.shape
-        features = np.concatenate(
-            [
-                np.concatenate([triangles(jets.grad[..., j : j + 1]), jets.curv[..., j]])
-                for j in range(d)
-            ]
-        )  # (d · P, n)
-        w = np.ones(n) if weights is None else weights
+        features = [
+            np.concatenate([triangles(jets.grad[..., j : j + 1]), jets.curv[..., j]])
+            for j in range(jets.grad.shape[2])
+        ]
+        each = tuple((influence,) for influence in influences)
+        return cls._of(len(jets.grad), np.concatenate(features), outcomes, weights, each)
+
+    @classmethod
+    def of_matrices(cls, matrices: Array, outcomes: Array, weights: Array | None) -> QuadraticSums:
+        """Sum over observations: Q (K, K, n) in plain units, outcomes (n, 1)."""
+        K = len(matrices)
+        row, column = np.triu_indices(K)
+        nothing = np.zeros((K, matrices.shape[2]))
+        features = np.concatenate([matrices[row, column], nothing])
+        return cls._of(K, features, outcomes, weights, ((),) * K)
+
+    @classmethod
+    def _of(
+        cls,
+        K: int,
+        features: Array,
+        outcomes: Array,
+        weights: Array | None,
+        influences: tuple[tuple[Array, ...], ...],
+    ) -> QuadraticSums:
+        w = np.ones(len(outcomes)) if weights is None else weights
         weighted = features if weights is None else features * w
         few = len(features) <= _MOST_FEATURES
         return cls(
@@ -117,11 +136,11 @@ class LockingSums:
             float(w @ w),
             weighted @ w,
             weighted @ weighted.T if few else np.empty((0, 0)),
-            tuple((each,) for each in influences),
+            influences,
         )
 
-    def __add__(self, other: LockingSums) -> LockingSums:
-        return LockingSums(
+    def __add__(self, other: QuadraticSums) -> QuadraticSums:
+        return QuadraticSums(
             self.n_models,
             self.outcomes + other.outcomes,
             self.first + other.first,
@@ -131,7 +150,7 @@ class LockingSums:
             tuple(map(_added, self.influences, other.influences)),
         )
 
-    def times(self, factor: float) -> LockingSums:
+    def times(self, factor: float) -> QuadraticSums:
         """Let every observation count a factor as often: forget some of it."""
         return replace(
             self,
@@ -148,21 +167,22 @@ class LockingSums:
         """Number of components of an outcome."""
         return self.outcomes.mean.size
 
-    def quadratic(self, unit: Array, first: Array | None = None) -> tuple[Array, Array]:
-        """Q and c in units of the outcome, (..., K, K) and (..., K), of these or other sums."""
+    def quadratic(self, factor: Array, first: Array | None = None) -> tuple[Array, Array]:
+        """Q and c, (..., K, K) and (..., K), of these or other sums.
+
+        Scores of each component are multiplied by a factor, (d,), which its unit determines.
+        """
         first = self.first if first is None else first
         by_component = first.reshape(*first.shape[:-1], self.n_components, -1)
-        total = np.square(unit) @ by_component  # (..., P)
-        row, column = np.triu_indices(self.n_models)
-        Q = np.empty((*total.shape[:-1], self.n_models, self.n_models))
-        Q[..., row, column] = Q[..., column, row] = total[..., : row.size]
-        return Q, total[..., row.size :]
+        total = factor @ by_component  # (..., P)
+        size = self.n_models * (self.n_models + 1) // 2
+        return symmetric(total[..., :size], self.n_models), total[..., size:]
 
-    def totals(self, weights: Array, unit: Array) -> Array:
+    def totals(self, weights: Array, factor: Array) -> Array:
         """Total score of pools with these weights, (pool, K) → (pool,)."""
-        return np.asarray(self._score(weights, unit) @ self.first)
+        return np.asarray(self._score(weights, factor) @ self.first)
 
-    def errors(self, weights: Array, unit: Array) -> tuple[Array, Array]:
+    def errors(self, weights: Array, factor: Array) -> tuple[Array, Array]:
         """Find the standard errors of totals and of their differences to the first, (pool,).
 
         As :func:`lockquack.totals.error_of_total` has them; NaN where they are not known.
@@ -171,11 +191,11 @@ class LockingSums:
         if m < 2 or not self.square_second.size:
             unknown = np.full(len(weights), np.nan)
             return unknown, unknown
-        score, covariance = self._score(weights, unit), self._covariance * m / (m - 1)
+        score, covariance = self._score(weights, factor), self._covariance * m / (m - 1)
         return _errors(score, covariance), _errors(score - score[0], covariance)
 
     def replicates(
-        self, concentration: Array, unit: Array, n: int, rng: np.random.Generator
+        self, concentration: Array, factor: Array, n: int, rng: np.random.Generator
     ) -> Array:
         """Draw weights as the Bayesian bootstrap of many observations would, (n, K).
 
@@ -188,18 +208,19 @@ class LockingSums:
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         m = self.outcomes.count
         noise = rng.standard_normal((n, values.size)) @ root.T * np.sqrt(m / (m + 1))
-        Q, c = self.quadratic(unit, self.first + noise)
+        Q, c = self.quadratic(factor, self.first + noise)
         # A sum of squares stays one; a normal replicate of few observations might not.
         size, axes = np.linalg.eigh(Q)
         Q = (axes * np.maximum(size, 0.0)[:, None]) @ np.swapaxes(axes, -1, -2)
         return simplex_qp(Q, c, concentration - 1.0).x
 
-    def mcse(self, unit: Array) -> Array:
-        """Monte Carlo standard error of each model's total score, (K,)."""
-        squared = np.square(unit)
+    def mcse(self, factor: Array) -> Array:
+        """Monte Carlo standard error of each model's total score, (K,); NaN where not known."""
         return np.array(
             [
-                np.sqrt(sum(_mcse(influence @ squared) ** 2 for influence in each))
+                np.sqrt(sum(_mcse(influence @ factor) ** 2 for influence in each))
+                if each
+                else np.nan
                 for each in self.influences
             ]
         )
@@ -213,34 +234,44 @@ class LockingSums:
             self.square_second - cross - cross.T + self.square_weight * np.outer(mean, mean)
         )
 
-    def _score(self, weights: Array, unit: Array) -> Array:
+    def _score(self, weights: Array, factor: Array) -> Array:
         """Coefficients of the features in the scores of pools, (pool, d · P)."""
         row, column = np.triu_indices(self.n_models)
         products = weights[:, row] * weights[:, column] * np.where(row == column, 1.0, 2.0)
         one = np.concatenate([products, 2.0 * weights], axis=1)
-        return -np.concatenate([one * s**2 for s in unit], axis=1)
+        return -np.concatenate([one * each for each in factor], axis=1)
 
 
 @dataclass(frozen=True)
-class SummedLocking(LockingHyvarinen):
-    """Locking weights by the Hyvärinen score, from sums in place of observations."""
+class SummedFitter(QuadraticFitter):
+    """Weights by a quadratic score, from sums in place of observations."""
 
-    sums: LockingSums
-    unit: Array  # (d,)
+    sums: QuadraticSums
+    factor: Array  # (d,)
 
     @classmethod
     def of(
-        cls, sums: LockingSums, rule: Hyvarinen, unit: Array, concentration: Array
-    ) -> SummedLocking:
+        cls,
+        sums: QuadraticSums,
+        operator: Operator,
+        rule: ScaledRule,
+        factor: Array,
+        concentration: Array,
+    ) -> SummedFitter:
         """Pose the problem."""
         none = np.empty((sums.n_models, 0, sums.n_components))
         densities = Densities(Jet(none[..., 0], none, none))
-        return cls(Objective(Locking(), rule, densities, concentration), sums, unit)
+        return cls(Objective(operator, rule, densities, concentration), sums, factor)
+
+    @property
+    @override
+    def forms(self) -> Forms:
+        return OfJets(self.objective.jets)  # none: observations are not held
 
     @cached_property
     @override
     def quadratic(self) -> tuple[Array, Array]:
-        return self.sums.quadratic(self.unit)
+        return self.sums.quadratic(self.factor)
 
 
 def _added(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:

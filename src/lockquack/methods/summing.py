@@ -12,16 +12,21 @@ import numpy as np
 from lockquack.draws.blocks import Average, BlockGrid, Kind, observation_groups
 from lockquack.draws.collapse import Collapsed, collapse_group
 from lockquack.errors import naming
-from lockquack.fitting.sums import LockingSums
+from lockquack.fitting.densities import Densities
+from lockquack.fitting.sums import QuadraticSums
 from lockquack.jets import Array, Jet
-from lockquack.methods.gather import passes_for
+from lockquack.methods.gather import gather, passes_for
 from lockquack.models.model import Model
+from lockquack.models.observations import Observations, agreed
 from lockquack.models.passes import require_finite
 from lockquack.models.source import Source
+from lockquack.operators import Linear
 from lockquack.parallel.cluster import compute_in_order
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
-from lockquack.rules import Hyvarinen
+from lockquack.rules import CRPS, Hyvarinen
+from lockquack.rules.scaled import ScaledRule
+from lockquack.rules.wishes import DISTANCES
 from lockquack.sources.chunked import ChunkedSource, NotFiniteError
 
 
@@ -30,16 +35,16 @@ class Summed:
     """Sums over the observations of some models, and what weights are to be found from them."""
 
     names: tuple[str, ...]
-    rule: Hyvarinen
+    rule: ScaledRule
     scores: Kind
-    sums: LockingSums
+    sums: QuadraticSums
     concentration: Array  # (K,)
     random_seed: int = 0
 
 
 def sum_up(
     models: Mapping[str, Model], rule: Hyvarinen, scores: Kind, progressbar: bool | None = None
-) -> LockingSums:
+) -> QuadraticSums:
     """Add up what locking needs, group by group of observations, wherever that is done.
 
     Of models that dask holds, it averages and adds up. Where only some are, where what they hold is
@@ -60,7 +65,7 @@ def sum_up(
     grids = [BlockGrid(source.n_chains, source.n_draws, source.n_obs) for source in sources]
     groups = min(map(observation_groups, sources, grids, averages), key=lambda cuts: cuts[0].stop)
     work = partial(_sum_group, tuple(models), averages, grids, rule)
-    total: LockingSums | None = None
+    total: QuadraticSums | None = None
     with progress_bar(sources[0].n_obs, "pass over draws", progressbar) as advance:
         for group, part in zip(groups, map_observations(work, sources, groups), strict=True):
             total = part if total is None else total + part
@@ -71,7 +76,7 @@ def sum_up(
 
 def _sum_chunks(
     sources: Sequence[Source], averages: Sequence[Average], rule: Hyvarinen
-) -> LockingSums | None:
+) -> QuadraticSums | None:
     """Let dask average and add up: only sums come back. None where that cannot be done."""
     from dask import delayed
 
@@ -105,7 +110,7 @@ def _sum_group(
     rule: Hyvarinen,
     sources: Sequence[Source],
     obs: slice,
-) -> LockingSums:
+) -> QuadraticSums:
     found = []
     for name, source, average, grid in zip(names, sources, averages, grids, strict=True):
         with naming(f"Model {name!r}"):
@@ -114,21 +119,41 @@ def _sum_group(
     return sums_of(found, rule, sources[0], obs)
 
 
-def sums_of(found: Sequence[Collapsed], rule: Hyvarinen, source: Source, obs: slice) -> LockingSums:
+def sums_of(
+    found: Sequence[Collapsed], rule: Hyvarinen, source: Source, obs: slice
+) -> QuadraticSums:
     """Sum over some observations of which the models' jets are known, in plain coordinates."""
     weights = source.case_weights
     outcomes = scored_outcomes(rule, source.observations.values[obs])
     return _sums_of(found, outcomes, None if weights is None else weights[obs])
 
 
-def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None) -> LockingSums:
+def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None) -> QuadraticSums:
     jets = [each.jet for each in found]
     stacked = Jet(
         np.empty((len(jets), 0)),
         np.stack([jet.grad for jet in jets]),
         np.stack([jet.curv for jet in jets]),
     )
-    return LockingSums.of(stacked, outcomes, weights, tuple(each.influence for each in found))
+    return QuadraticSums.of_jets(
+        stacked, outcomes, weights, tuple(each.influence for each in found)
+    )
+
+
+def sum_distances(
+    models: Mapping[str, Model], scores: Kind, random_seed: int, progressbar: bool | None = None
+) -> QuadraticSums:
+    """Add up what mixtures by CRPS need."""
+    plain = gather(models, Linear(), CRPS(scale=1.0), scores, progressbar, random_seed)
+    observations = agreed(model.observations for model in models.values())
+    return distances_of(plain.densities, observations, 1.0)
+
+
+def distances_of(densities: Densities, observations: Observations, unit: float) -> QuadraticSums:
+    """Sum distances that were measured in a unit of the outcome."""
+    tables = densities.known_for(DISTANCES)
+    matrices = unit * np.concatenate([table.matrix for table in tables], axis=-1)
+    return QuadraticSums.of_matrices(matrices, observations.values, observations.weights)
 
 
 def scored_outcomes(rule: Hyvarinen, y: Array) -> Array:

@@ -63,6 +63,10 @@ class EnergyScore(ScaledRule):
     is_for_mixtures = True
 
     @override
+    def factor(self, unit: Array) -> Array:
+        return 1.0 / unit
+
+    @override
     def score(self, pooled: Pooled) -> Array:
         return -_distance(pooled)
 

@@ -130,6 +130,10 @@ class Hyvarinen(ScaledRule):
     def knows_support(self) -> bool:
         return self.transform != AUTO
 
+    @override
+    def factor(self, unit: Array) -> Array:
+        return np.square(unit)
+
     def is_proper_at(self, edge: Edge) -> bool:
         """Whether q h ∂ log q vanishes at such an edge, or is the same at both ends of a circle."""
         if edge.joined and self.coordinates is None:

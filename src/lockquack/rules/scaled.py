@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -47,6 +48,10 @@ class ScaledRule(Rule):
             return _given_unit(self.scale, d)
         z = y if self.coordinates is None else self.coordinates.forward(y)
         return self.unit_by(standard_deviation(z, case_weights) if n > 1 else np.zeros(d), n)
+
+    @abstractmethod
+    def factor(self, unit: Array) -> Array:
+        """Return by what a score of the outcome as it is, is multiplied in these units, (d,)."""
 
     def unit_by(self, found: Array, n: int) -> Array:
         """Return the units, given the components' standard deviations over n observations, (d,)."""

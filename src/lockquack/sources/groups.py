@@ -293,6 +293,15 @@ def _how_to_add_densities(tree: xr.DataTree) -> Text:
         )
     add = _ADD_DENSITIES.get(library, _ADD_DENSITIES["pymc"])
     make = MAKE_MODEL.get(library, MAKE_MODEL["pymc"])
+    drawn = "posterior_predictive" in tree.children
+    by_draws = (
+        ""
+        if not drawn
+        else (
+            " Its predictive draws alone can be mixed by CRPS: lq.from_draws("
+            "idata.posterior_predictive['y'], y=y)."
+        )
+    )
     whose = "" if library in _ADD_DENSITIES else ", with PyMC"
     return Text(
         f"Add the log densities where the model was fitted{whose}: {add}. ",
@@ -300,4 +309,5 @@ def _how_to_add_densities(tree: xr.DataTree) -> Text:
             f"Or make the model with {make}, which computes them and can be locked too.",
             "Or name the likelihood by --family, which computes them.",
         ),
+        advice(by_draws, ""),
     )
