@@ -266,8 +266,8 @@ def _methods(comparison: Comparison | Missing) -> list[str]:
             "All methods and models side by side. Here the weights were fitted to some of the "
             "observations and scored on the others, fold by fold, so that no method is flattered. "
             "A difference of less than two standard errors is noise; one that so many comparisons "
-            "could show by chance is unclear. CRPS (smaller is better) and RMSE are in units of the "
-            "outcome; coverage and mean width are those of 90 % intervals."
+            "could show by chance is unclear. CRPS (smaller is better) and RMSE are in units of "
+            "the outcome; coverage and mean width are those of 90 % intervals."
         ),
         paragraph(" ".join(filter(None, (comparison.advice, comparison.caution)))),
     ]
