@@ -1,11 +1,19 @@
 """Draws of a shared quantity, mixed by the weights of a linear pool."""
 
+import warnings
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import lockquack as lq
-from lockquack.errors import LockquackError, NonFiniteError, ParameterError, UnsupportedError
+from lockquack.errors import (
+    LockquackError,
+    LockquackWarning,
+    NonFiniteError,
+    ParameterError,
+    UnsupportedError,
+)
 
 
 @pytest.fixture
@@ -90,3 +98,49 @@ def test_other_labels_are_another_quantity(fit, rng):
     given["second"] = given["second"].assign_coords(arm=["a", "c"])
     with pytest.raises(ParameterError, match="not the same quantity"):
         fit.average(given)
+
+
+def test_dimensions_that_arviz_named_go_by_their_order(fit, rng):
+    # As az.from_dict makes them: dimensions called after the variable, counted from 0.
+    def given(name, shape):
+        dims = ["chain", "draw", f"{name}_dim_0"]
+        coords = {f"{name}_dim_0": np.arange(shape[-1])}
+        return xr.DataArray(rng.normal(size=shape), dims=dims, coords=coords, name=name)
+
+    effect, b = given("effect", (4, 25, 3)), given("b", (2, 50, 3))
+    found = fit.average({"first": effect, "second": b}, n=50, random_seed=1)
+    assert dict(found.sizes) == {"chain": 1, "draw": 50, "effect_dim_0": 3}
+    from_second = found.isel(chain=0).where(found["model"] == "second", drop=True)
+    drawn = {tuple(row) for row in b.values.reshape(-1, 3)}
+    assert all(tuple(row) in drawn for row in from_second.values)
+    assert fit.average({"first": effect.values, "second": b}, n=9).sizes["quantity_dim_0"] == 3
+    with pytest.raises(ParameterError, match="the shape"):
+        fit.average({"first": effect, "second": given("b", (2, 50, 4))})
+    with pytest.raises(ParameterError, match="same quantity"):
+        fit.average({"first": effect, "second": b.rename(b_dim_0="county")})
+
+
+def test_stacked_draws_are_draws(fit, rng):
+    given = effects(rng)
+    stacked = {name: each.stack(sample=("chain", "draw")) for name, each in given.items()}
+    plain, found = (fit.average(each, n=200, random_seed=2) for each in (given, stacked))
+    np.testing.assert_array_equal(plain.values, found.values)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "tree", "dict"])
+def test_containers_are_refused_in_words(fit, rng, kind):
+    def whole(values):
+        dataset = xr.Dataset({"effect": values})
+        tree = xr.DataTree.from_dict({"posterior": dataset})
+        return {"dataset": dataset, "tree": tree, "dict": {"effect": values}}[kind]
+
+    with pytest.raises(ParameterError, match=r"choose one, such as idata.posterior\['effect'\]"):
+        fit.average({name: whole(values) for name, values in effects(rng).items()})
+
+
+def test_recalibrated_mixtures_have_no_parameters(fit, rng):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LockquackWarning)
+        recalibrated = fit.recalibrated()
+    with pytest.raises(UnsupportedError, match="before it was recalibrated"):
+        recalibrated.average(effects(rng))

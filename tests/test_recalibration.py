@@ -233,6 +233,15 @@ def test_a_recalibrated_combination_is_one_like_any_other(name, rng, tmp_path):
         fit.sample(10, method="rejection")
 
 
+def test_the_report_shows_before_and_after(rng, tmp_path):
+    fit = combined("lock", normals(2.0 * rng.normal(size=40))).recalibrated()
+    quiet(fit.report, tmp_path / "report.html", methods=["lock"])
+    text = (tmp_path / "report.html").read_text()
+    assert "[lock, recalibrated]" in text
+    assert "a = 0." in text
+    assert all(word in text for word in ("CRPS", "RMSE", "R²", "coverage"))
+
+
 @pytest.mark.parametrize("name", ["pseudo_bma", "lock"])
 def test_files_and_pickles_keep_it(name, rng, tmp_path):
     fit = combined(name, normals(2.0 * rng.normal(size=60))).recalibrated()

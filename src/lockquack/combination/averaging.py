@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import NonFiniteError, ParameterError, UnsupportedError, naming, unknown_name
+from lockquack.errors import (
+    NonFiniteError,
+    ParameterError,
+    UnsupportedError,
+    naming,
+    unknown_name,
+)
 from lockquack.jets import Array
 from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.sampling.samplers import systematic
@@ -42,7 +49,9 @@ def average(
     ----------
     quantity
         Model name → draws: a DataArray with dimensions ``chain`` and ``draw``, such as
-        ``idata.posterior["effect"]``, or an array (chain, draw, …). Models without weight may be
+        ``idata.posterior["effect"]``, one that ``az.extract`` has stacked, or an array (chain,
+        draw, …). It may be called otherwise in each model. Labels decide; dimensions that ArviZ
+        named after the variable, ``effect_dim_0``, go by their order. Models without weight may be
         left out.
     n
         Number of draws.
@@ -70,6 +79,11 @@ def average(
         raise UnsupportedError(
             f"{self.operator!r} pools densities of outcomes, and no parameters belong to the "
             "result. Only mixtures average parameters and effects: use stack, pseudo_bma or bma."
+        )
+    if self.recalibration is not None:
+        raise UnsupportedError(
+            "Recalibration transforms densities of outcomes, and no parameters belong to the "
+            "result. Average them by the mixture before it was recalibrated."
         )
     if self.pool.varies:
         raise UnsupportedError(
@@ -120,17 +134,31 @@ def _read(
 
 
 def _labelled(values: Any) -> xr.DataArray:
+    if isinstance(values, Mapping) or hasattr(values, "data_vars") or hasattr(values, "posterior"):
+        raise ParameterError(
+            "They hold more than one quantity; choose one, such as idata.posterior['effect']."
+        )
     if not isinstance(values, xr.DataArray):
         array = as_numeric("the quantity", values, ParameterError)
         if array.ndim < 2:
             raise ParameterError(f"They must be (chain, draw, …); got the shape {array.shape}.")
         rest = [f"quantity_dim_{i}" for i in range(array.ndim - 2)]
         values = xr.DataArray(array, dims=[*_SAMPLE_DIMS, *rest])
+    values = _unstacked(values)
     if not set(_SAMPLE_DIMS) <= set(values.dims):
         raise ParameterError(f"They need dimensions chain and draw; got {values.dims}.")
     if not np.isfinite(values.values).all():
         raise NonFiniteError("They hold NaN or infinite values.")
     return values.drop_vars(_SAMPLE_DIMS, errors="ignore")
+
+
+def _unstacked(values: xr.DataArray) -> xr.DataArray:
+    """Undo ``az.extract``, which stacks chains and draws into one dimension."""
+    for dim, index in values.indexes.items():
+        if set(index.names) == set(_SAMPLE_DIMS) and dim in values.dims:
+            plain = values.drop_vars([dim, *_SAMPLE_DIMS])
+            return plain.rename({dim: "draw"}).expand_dims("chain")
+    return values
 
 
 def _aligned(draws: dict[str, xr.DataArray]) -> dict[str, xr.DataArray]:
@@ -139,17 +167,47 @@ def _aligned(draws: dict[str, xr.DataArray]) -> dict[str, xr.DataArray]:
     rest = first.isel(chain=0, draw=0)
     found = {}
     for name, values in draws.items():
-        own = values.isel(chain=0, draw=0)
-        same = {dim: own.sizes.get(dim) for dim in rest.dims} == dict(rest.sizes)
-        try:
-            if not same or set(own.dims) != set(rest.dims):
-                raise ValueError
-            found[name] = values.reindex_like(rest) if values.indexes else values
-            if not np.isfinite(found[name].values).all():
-                raise ValueError
-        except ValueError:
+        named = _named_like(values, first)
+        own = named.isel(chain=0, draw=0)
+        difference = _difference(own, rest)
+        if difference:
             raise ParameterError(
-                f"The quantity of model {name!r} has the shape or labels {dict(own.sizes)}, that "
-                f"of model {first_name!r} {dict(rest.sizes)}: they are not the same quantity."
-            ) from None
+                f"The quantity of model {name!r} has {difference[0]}, that of model "
+                f"{first_name!r} {difference[1]}: they are not the same quantity."
+            )
+        found[name] = named.reindex_like(rest) if named.indexes else named
     return found
+
+
+def _named_like(values: xr.DataArray, first: xr.DataArray) -> xr.DataArray:
+    """Name dimensions that nobody named as those of the first model are named."""
+    own, theirs = _unnamed_dims(values), _unnamed_dims(first)
+    if own == theirs or len(own) != len(theirs):
+        return values
+    return values.drop_vars(own, errors="ignore").rename(dict(zip(own, theirs, strict=True)))
+
+
+def _unnamed_dims(values: xr.DataArray) -> list[str]:
+    """Return the dimensions that ArviZ, or this module, named after a variable and counted."""
+    dims = [str(dim) for dim in values.dims if dim not in _SAMPLE_DIMS]
+    counted = [
+        dim not in values.coords or np.array_equal(values[dim], np.arange(values.sizes[dim]))
+        for dim in dims
+    ]
+    by_default = {f"{name}_dim_{i}" for name in (values.name, "quantity") for i in range(len(dims))}
+    return [dim for dim, each in zip(dims, counted, strict=True) if each and dim in by_default]
+
+
+def _difference(own: xr.DataArray, rest: xr.DataArray) -> tuple[str, str] | None:
+    """Say in what two quantities differ, if they do: in shape, or in labels."""
+    if dict(own.sizes) != dict(rest.sizes):
+        shapes = [
+            f"the shape {dict(each.sizes)}" if each.ndim else "one number a draw"
+            for each in (own, rest)
+        ]
+        return shapes[0], shapes[1]
+    for dim in set(own.indexes) & set(rest.indexes):
+        labels, others = list(own.indexes[dim]), list(rest.indexes[dim])
+        if labels != others and (set(labels) != set(others) or len(set(labels)) < len(labels)):
+            return f"the labels {reprlib.repr(labels)} along {dim!r}", f"has {reprlib.repr(others)}"
+    return None

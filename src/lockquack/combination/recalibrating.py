@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: P-values above which a transform is noise, and below which what it leaves is not.
 _NOISE, _CLEAR = 0.05, 0.01
+#: Differences of medians, relative to the distance of quartiles, up to which they are the same.
+_SAME = 0.05
 #: Values of a and b, and their inverses, from which a transform is strong.
 _STRONG = 4.0
 
@@ -177,8 +179,9 @@ def _examine_dependence(fit: Combination, pit: Array) -> list[Remark]:
     The medians are not leave-one-out: a mean without an outcome is low where that is high.
     """
     use = counting(fit.observations.weights)
-    median = fit.predict()._evaluation.marginals.quantile(np.array([0.5]))[0][use]
-    if np.ptp(median) <= 1e-9 * np.abs(median).max():
+    quartiles = fit.predict()._evaluation.marginals.quantile(np.array([0.25, 0.5, 0.75]))[:, use]
+    median, width = quartiles[1], np.mean(quartiles[2] - quartiles[0])
+    if np.ptp(median) <= _SAME * width:
         return []
     remarks: list[Remark] = []
     for what, each in (("level", pit), ("spread", np.abs(pit - 0.5))):

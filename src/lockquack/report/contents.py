@@ -120,6 +120,8 @@ class _Gatherer:
                     by=_covariates(self.fit),
                     hyvarinen=cast("Hyvarinen", rule) if rule.needs_derivatives else None,
                     scores=self.fit.scores,
+                    recalibrated=self.fit.recalibration is not None,
+                    metrics=True,
                     random_seed=self.fit.random_seed,
                     progressbar=self.progressbar,
                 )

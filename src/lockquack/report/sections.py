@@ -266,7 +266,8 @@ def _methods(comparison: Comparison | Missing) -> list[str]:
             "All methods and models side by side. Here the weights were fitted to some of the "
             "observations and scored on the others, fold by fold, so that no method is flattered. "
             "A difference of less than two standard errors is noise; one that so many comparisons "
-            "could show by chance is unclear."
+            "could show by chance is unclear. CRPS (smaller is better) and RMSE are in units of "
+            "the outcome; coverage and mean width are those of 90 % intervals."
         ),
         paragraph(" ".join(filter(None, (comparison.advice, comparison.caution)))),
     ]
@@ -305,12 +306,21 @@ def _columns_of_methods(comparison: Comparison) -> list[Column]:
         ("verdict", list(comparison["verdict"])),
         ("flags", list(comparison["flags"])),
         *(numbers(headings[column], comparison[column], 1) for column in known),
+        *_metrics(comparison),
         *(
             numbers(f"weight of {name}", comparison[column], 2)
             for name, column in zip(names, weights, strict=True)
             if len(weights) <= _FEW_MODELS
         ),
     ]
+
+
+def _metrics(comparison: Comparison) -> list[Column]:
+    """Measures of the held-out predictions, those that are known."""
+    known = [name for name in comparison.attrs["metrics"] if comparison[name].notna().any()]
+    said = {"crps": "CRPS", "rmse": "RMSE", "r2": "R²"}
+    texts = {name: [f"{value:.3g}" for value in comparison[name]] for name in known}
+    return [(said.get(name, name.partition("_")[0]), texts[name]) for name in known]
 
 
 def calibration(contents: Contents) -> Section:
