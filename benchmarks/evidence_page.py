@@ -167,7 +167,14 @@ def write_page(results: dict[str, Any]) -> str:
         sources=sources(sets),
         models=model_list(),
         missing="; ".join(f"{name} on {len(those)}" for name, those in missing.items() if those),
+        said={name: _said(sets, name) for name in others},
     )
+
+
+def _said(sets: Sequence[DataSet], method: str) -> str:
+    """Write the difference to stacking and how often it is positive, for use in a sentence."""
+    apart = [pair[0] for each in sets if (pair := each.ahead(method)) is not None]
+    return f"{over_data_sets(apart)}, ahead on {sum(m > 0 for m in apart)} of {len(apart)}"
 
 
 def table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:

@@ -1,6 +1,6 @@
 """Data sets that come in wheels, and the models that are tried on each: nothing is downloaded.
 
-The list was written down before anything was run, and nothing in it was changed by a result. Of
+The list was written down before anything was scored; nothing in it was changed by a result. Of
 each outcome two blocks of covariates are used, A and B, as one would who has two ideas what it
 depends on. Which models are tried follows from the kind of outcome alone (:data:`MODELS`).
 """

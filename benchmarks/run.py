@@ -34,10 +34,10 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 RESULTS = HERE.parent / "build" / "benchmarks.json"
 #: Seconds after which a contestant has given no answer.
-PATIENCE = 60
+PATIENCE = 200
 DRAW_SIZES = [(4, 100), (4, 1000), (4, 3000)]
 ELPD_SIZES = [(3, 1000), (20, 1000), (100, 1000), (20, 100_000)]
-FAR_SIZES = [(3, 1000)]
+FAR_SIZES = [(3, 1000), (20, 1000)]
 WRITERS = {"draws": write_draws, "elpds": write_elpds, "far": write_far_elpds}
 
 Row = dict[str, Any]
