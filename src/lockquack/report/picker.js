@@ -35,13 +35,15 @@
       parts.push(element("text", {x: x(at), y: bottom + 18, "text-anchor": "middle"}, shown(at)));
     }
     parts.push(element("text", {x: right, y: bottom + 34, "text-anchor": "end"}, outcome));
-    panel.curves.forEach((values, c) => {
-      const {colour, pool} = curves[c], width = pool ? 3 : 1.6;
+    // Points of the models would be hidden behind stems that are drawn later.
+    const order = [...curves.keys()].sort((a, b) => stems ? !curves[a].pool - !curves[b].pool : a - b);
+    order.forEach(c => {
+      const values = panel.curves[c], {colour, pool} = curves[c], width = pool ? 3 : 1.6;
       const points = values.map((v, k) => `${x(where(k)).toFixed(1)},${height(v).toFixed(1)}`);
       if (stems) {
         values.forEach((v, k) => {
           if (pool) parts.push(element("line", {x1: x(where(k)), x2: x(where(k)), y1: bottom, y2: height(v), stroke: colour, "stroke-width": 2.4}));
-          parts.push(element("circle", {cx: x(where(k)), cy: height(v), r: pool ? 4 : 3, fill: colour}));
+          parts.push(element("circle", {cx: x(where(k)), cy: height(v), r: pool ? 5 : 3, fill: colour}));
         });
         return;
       }

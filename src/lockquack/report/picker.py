@@ -65,7 +65,7 @@ def picker(
         "outcome": outcome,
         "panels": [_as_numbers(panel, each) for panel, each in zip(panels, weights.T, strict=True)],
     }
-    some = "" if len(panels) == n else f" ({len(panels)} of {n}: those that decide, and others)"
+    some = "" if len(panels) == n else f" ({len(panels)} of {n})"
     page = files("lockquack.report").joinpath("picker.js").read_text(encoding="utf-8")
     return (
         '<div id="picker" hidden>'
