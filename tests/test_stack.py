@@ -153,7 +153,7 @@ def test_remarks(rng):
     y = np.append(rng.normal(size=20), 40.0)
     mu, sigma = rng.normal(scale=0.5, size=(4, 500)), np.exp(0.4 * rng.normal(size=(4, 500)))
     model = lq.from_family("normal", y=y, mu=mu, sigma=2 * sigma)
-    with pytest.warns(ParetoWarning, match="unreliable: those of model 'a' at 8 obs") as caught:
+    with pytest.warns(ParetoWarning, match="'a' are unreliable at 8 obs") as caught:
         fit = lq.stack({"a": model})
     assert ParetoWarning in {remark.category for remark in fit.remarks}
     assert {w.filename for w in caught} == {__file__}

@@ -92,6 +92,22 @@ def and_more(count: int) -> str:
     return f" and {count} more" if count else ""
 
 
+def as_flag(name: str, given: Any) -> bool:
+    """Read True or False.
+
+    Examples
+    --------
+    >>> as_flag("metrics", np.True_)
+    True
+    >>> as_flag("metrics", "no")
+    Traceback (most recent call last):
+    lockquack.errors.ParameterError: metrics must be True or False; got 'no'.
+    """
+    if not isinstance(given, bool | np.bool_):
+        raise ParameterError(f"{name} must be True or False; got {given!r}.")
+    return bool(given)
+
+
 def as_count(name: str, given: Any, *, least: int = 1) -> int:
     """Read how many of something are wanted: a whole number, mostly from 1.
 

@@ -25,7 +25,12 @@ _OPTIONS = [
 ]
 FLAT = [*(kind() for kind in OPERATORS.values()), *_OPTIONS]
 _RULES = [kind() for kind in RULES.values()]
-PAIRS = [(operator, rule) for operator in FLAT for rule in _RULES]
+PAIRS = [
+    (operator, rule)
+    for operator in FLAT
+    for rule in _RULES
+    if operator.normalised or not rule.is_for_mixtures
+]
 CONVEX = [pair for pair in PAIRS if issubclass(fitter_for(*pair), ConvexFitter)]
 OTHERS = [pair for pair in PAIRS if pair not in CONVEX]
 

@@ -81,7 +81,7 @@ def recalibrated(self: Combination, *, progressbar: bool | None = None) -> Combi
     ... }
     >>> fit = lq.stack(models).recalibrated()
     >>> fit.coverage([0.9])["0.9"].round(2).to_dict()
-    {'[stack, recalibrated]': 0.9, '[stack]': 0.62, 'left': 0.61, 'right': 0.61}
+    {'[stack, recalibrated]': 0.9, '[stack]': 0.64, 'left': 0.63, 'right': 0.68}
 
     References
     ----------

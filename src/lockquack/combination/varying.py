@@ -10,6 +10,7 @@ import xarray as xr
 from lockquack.errors import ParameterError, ShapeError, UnsupportedError, unknown_name
 from lockquack.fitting.basis import Basis
 from lockquack.fitting.gated import GatedFitter
+from lockquack.fitting.recalibration import recalibrated
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array
 from lockquack.models.design import Design, Places
@@ -97,7 +98,7 @@ def require_design(fit: Combination) -> Design:
 def pool_at(fit: Combination, basis: Basis) -> Pool:
     """Return the pool at other observations, where the functions of covariates are known."""
     parameters = _varied(fit).parameters_at(fit.solution.x, basis)
-    return fit.recalibrate(Pool(fit.operator, parameters, fit.objective.K))
+    return recalibrated(Pool(fit.operator, parameters, fit.objective.K), fit.recalibration)
 
 
 def read_new(fit: Combination, by: Any, observations: Observations | None = None) -> Basis:

@@ -8,12 +8,13 @@ numbers it grows by the logarithm of :math:`(B(F_i(y_i)) - B(F_i(y_i - 1))) / p_
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import chi2
 
 from lockquack.jets import Array
+from lockquack.operators.pool import Pool
 from lockquack.quadrature.beta import BetaTransform
 from lockquack.totals import total
 
@@ -54,6 +55,11 @@ class Recalibration:
     #: P-values of the hypothesis that probabilities of outcomes are uniform, before and after.
     before: float
     after: float
+
+
+def recalibrated(pool: Pool, by: Recalibration | None) -> Pool:
+    """Transform what a pool predicts; as it is where there is no transform."""
+    return pool if by is None else replace(pool, recalibration=by.beta.transform)
 
 
 def fit_beta(steps: Array, weights: Array | None = None) -> BetaFit:

@@ -25,6 +25,7 @@ from lockquack.methods.metrics import measure
 from lockquack.methods.recalibrated import recalibrate_row
 from lockquack.models.model import already_said
 from lockquack.models.observations import Observations
+from lockquack.numeric import as_flag
 from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
 from lockquack.registry import require_known
@@ -166,11 +167,11 @@ def compare(
             advance(1)
     if not rows:
         raise UnsupportedError("None of the methods can be used with these models.")
-    if recalibrated:
+    if as_flag("recalibrated", recalibrated):
         rows, why_not = _recalibrated(rows, bench, folds)
         left_out |= why_not
     warn(*bench.remarks(), already_said=already_said(models))
-    measured = _measured(rows, bench, folds, progressbar) if metrics else None
+    measured = _measured(rows, bench, folds, progressbar) if as_flag("metrics", metrics) else None
     return tabulate(
         rows,
         bench,

@@ -56,8 +56,9 @@ def fit(
     concentration = read_concentration(method.concentration if prior is None else prior, names)
     method = replace(method, rule=suited_rule(method.rule, sources_of(models))).for_models(names)
     observations = agreed(model.observations for model in models.values())
+    require_known("kind of weights", weights, (SIMPLEX, SOFTMAX))
     if weights != SIMPLEX:
-        _require_gate(weights, by, shrinkage, prior)
+        _require_gate(by, shrinkage, prior)
     design, method = vary(method, by, shrinkage, observations, random_seed, weights)
     gathered = gather(models, method.operator, method.rule, scores, progressbar, int(random_seed))
     solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
@@ -104,9 +105,8 @@ def vary(
     return design, varied
 
 
-def _require_gate(weights: Any, by: Any, shrinkage: Any, prior: Any) -> None:
+def _require_gate(by: Any, shrinkage: Any, prior: Any) -> None:
     """Refuse what does not go with weights by a softmax."""
-    require_known("kind of weights", weights, (SIMPLEX, SOFTMAX))
     if by is None:
         raise ParameterError(
             "weights='softmax' is for weights that depend on covariates; give by=. The posterior "

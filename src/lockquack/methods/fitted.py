@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lockquack.draws.blocks import Kind
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
-from lockquack.fitting.recalibration import Recalibration
+from lockquack.fitting.recalibration import Recalibration, recalibrated
 from lockquack.jets import Array
 from lockquack.models.design import Design
 from lockquack.models.model import Model
@@ -62,10 +62,4 @@ class Fitted:
     @property
     def pool(self) -> Pool:
         """The operator with its fitted parameters."""
-        return self.recalibrate(self.objective.pool(self.solution.x))
-
-    def recalibrate(self, pool: Pool) -> Pool:
-        """Recalibrate a pool with these parameters, if the combination is."""
-        if self.recalibration is None:
-            return pool
-        return replace(pool, recalibration=self.recalibration.beta.transform)
+        return recalibrated(self.objective.pool(self.solution.x), self.recalibration)
