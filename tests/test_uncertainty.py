@@ -128,8 +128,8 @@ def test_sandwich_stays_on_the_face_of_the_solution(rng):
     alone = lq.lock(near, prior=1.0)
     assert alone.solution.x.tolist() == [1.0, 0.0]
     np.testing.assert_array_equal(alone.sandwich(), 0.0)
-    with pytest.raises(ParameterError, match="learning rate must be positive"):
-        alone.posterior(10)
+    # The posterior goes on inside: its scores have slopes there, though no weight varies.
+    assert 0.1 < alone.posterior(1, chains=1, random_seed=1).attrs["learning_rate"] < 10
     given = alone.posterior(50, learning_rate=1.0, random_seed=1)
     np.testing.assert_allclose(given.sum("model"), 1.0)
     assert given.sel(model="near").mean() > 0.9
@@ -363,3 +363,27 @@ def test_intervals_of_the_table_are_bootstrap_quantiles(make):
     tolerance = 0.5 * table["weight_se"].max()
     np.testing.assert_allclose(table["weight_5%"], again.sel(quantile=0.05), atol=tolerance)
     np.testing.assert_allclose(table["weight_95%"], again.sel(quantile=0.95), atol=tolerance)
+
+
+@pytest.mark.parametrize("make", [lq.lock, lq.stack])
+def test_a_weight_near_zero_does_not_make_the_scores_count_more(make):
+    """The prior bends without bound there, which made learning rates of hundreds of it."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=100)
+    mu = 0.02 * rng.normal(size=(4, 50))
+    for far in (1.0, 2.0, 4.0):
+        models = {
+            "right": lq.from_family("normal", y=y, mu=mu, sigma=1.0),
+            "off": lq.from_family("normal", y=y, mu=mu + far, sigma=1.0),
+        }
+        fit = make(models, prior=1.01)
+        eta = fit.posterior(1, chains=1, random_seed=1).attrs["learning_rate"]
+        if make is lq.stack:
+            # The scores are log likelihoods: at any weights I is J, and Bayes' rule is calibrated.
+            assert eta == pytest.approx(1.0)
+        else:
+            # -H of N(m, 1) is 2 - (y - m)²: J and I are sums over y that need no weights.
+            m = far * float(fit.weights.sel(model="off"))
+            scale = y.var(ddof=1)
+            expected = 2 * len(y) / (4 * np.square(y - m).sum() * scale)
+            assert eta == pytest.approx(expected, rel=0.05)

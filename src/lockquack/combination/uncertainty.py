@@ -166,7 +166,9 @@ def posterior(
 
     A score is not a log likelihood, so the learning rate η need not be 1. By default it is
     calibrated, :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)`: the posterior then
-    has about the spread of :meth:`sandwich`. The models are as they are: their own uncertainty is
+    has about the spread of :meth:`sandwich` where no weight is near zero. J and I are of the
+    scores alone where the weights are all that is fitted, and the prior does not bend them. The
+    models are as they are: their own uncertainty is
     in their predictions, and is not drawn along. Needs nutpie: ``pip install 'lockquack[nuts]'``.
 
     Weights that depend on covariates have the calibration of constant weights, and λ counts as

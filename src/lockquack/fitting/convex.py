@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
+from typing_extensions import override
 
 from lockquack.fitting.fitter import Fitter
+from lockquack.fitting.uncertainty import INACTIVE, pseudo_inverse
 from lockquack.jets import Array
 from lockquack.operators.base import Places
 from lockquack.operators.space import Mask, contrasts
@@ -50,6 +52,26 @@ class ConvexFitter(Fitter, ABC):
         half = self.half_hessian(weights) - np.moveaxis(half, 2, 0)
         linear = slopes / 2 - half @ weights
         return simplex_qp(half, linear, self.objective.concentration - 1.0).x
+
+    @override
+    def learning_rate(self, x: Array) -> float:
+        r"""Return :math:`\eta = \mathrm{tr}(J I^{-1} J) / \mathrm{tr}(J)` of the scores alone.
+
+        The prior is left out of both: it bends without bound at a weight of zero, and η is not to
+        make up for that. For the same reason I is not centred: near zero the prior balances the
+        scores' mean slope, which says how clear the scores are there.
+        """
+        if not self.objective.operator.on_simplex:
+            return super().learning_rate(x)
+        members = np.flatnonzero(x > INACTIVE / self.objective.K)
+        if members.size < 2:  # one model has all the weight: how clearly, all slopes tell
+            members = np.arange(x.size)
+        basis = contrasts(members.size)
+        J = 2.0 * basis.T @ self.half_hessian(x)[np.ix_(members, members)] @ basis
+        slopes = basis.T @ (self.slopes_each(x)[members] * self.objective.counts)
+        if not (np.isfinite(J).all() and np.isfinite(slopes).all() and J.any()):
+            return float("nan")
+        return float(np.trace(J @ pseudo_inverse(slopes @ slopes.T) @ J) / np.trace(J))
 
     def score_range(self, weights: Array, direction: Array, first: float, last: float) -> float:
         """Range of the total score at ``weights + t · direction`` for t from first to last."""

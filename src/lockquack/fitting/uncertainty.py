@@ -18,7 +18,7 @@ FEWEST_OBSERVATIONS = 10
 #: Eigenvalues below this share of the largest belong to directions that change nothing.
 _FLAT = 1e-9
 #: Weight, in units of an equal one, below which a model is not on the active face.
-_INACTIVE = 1e-3
+INACTIVE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _directions(space: Space, x: Array) -> Array:
     columns = [np.zeros((0, x.size))]
     start = 0
     for block, part in space.parts(x):
-        members = start + np.flatnonzero(block.active(part, _INACTIVE))
+        members = start + np.flatnonzero(block.active(part, INACTIVE))
         centred = block.ignores_shifts and members.size
         basis = contrasts(members.size).T if centred else np.eye(members.size)
         rows = np.zeros((len(basis), x.size))
