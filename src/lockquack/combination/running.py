@@ -445,6 +445,11 @@ def update(
             f"observations are enough for it; this is {self.operator!r} by the {self.rule.label} "
             "score. Fit all observations again."
         )
+    if self.design is not None:
+        raise UnsupportedError(
+            f"The weights depend on {self.design.says}, and sums over all observations know "
+            "nothing of it. Fit all observations again, or lock without by=."
+        )
     own = self._require_models()
     passes = [passes_for(model, self.rule) for model in own.values()]
     found = [each.predict(self.scores, density=False) for each in passes]
