@@ -328,6 +328,8 @@ def test_everything_after_the_weights(models, x, tmp_path):
     assert fit.sample(5, random_seed=1)["posterior_predictive/y"].sizes["obs_id"] == N
     with pytest.raises(UnsupportedError, match="posterior"):
         fit.sandwich()
+    with pytest.raises(UnsupportedError, match="without by="):
+        fit.update(models)
     assert fit.posterior(2, chains=1, learning_rate=1.0).sizes["obs_id"] == N
 
 

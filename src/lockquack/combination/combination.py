@@ -116,14 +116,7 @@ class Combination(Fitted):
         draws = self._parameter_draws
         if draws is None:
             return self._over_models(self._weights_se, "weights_se")
-        # One draw after the other: at many observations they do not fit into memory together.
-        first: Array | float = 0.0
-        second: Array | float = 0.0
-        for each in draws:
-            apart = self.objective.weights(each) - self.pool.weights
-            first, second = first + apart, second + apart**2
-        variance = (second - first**2 / len(draws)) / (len(draws) - 1)
-        return self._over_models(np.sqrt(np.maximum(variance, 0.0)), "weights_se")
+        return self._over_models(varying.spread_of_weights(self, draws), "weights_se")
 
     @property
     def what_varies(self) -> str:

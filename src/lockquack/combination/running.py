@@ -298,6 +298,11 @@ def update(
 
 def _begun(fit: Combination) -> Running:
     """Sum over the observations of a fit."""
+    if fit.design is not None:
+        raise UnsupportedError(
+            f"The weights depend on {fit.design.says}, and sums over all observations know "
+            "nothing of it. Fit all observations again, or combine without by=."
+        )
     own = fit._require_models()
     source = next(iter(own.values())).source
     rest = fit.objective.concentration, fit.random_seed

@@ -175,6 +175,18 @@ def _spread(fit: Combination, basis: Basis, prob: float) -> dict[str, Array]:
     return {"weight_se": weights.std(axis=0, ddof=1), "low": low, "high": high}
 
 
+def spread_of_weights(fit: Combination, draws: Array) -> Array:
+    """Find standard deviations of the weights at the observations, (K, n), of parameters."""
+    # One draw after the other: at many observations they do not fit into memory together.
+    first: Array | float = 0.0
+    second: Array | float = 0.0
+    for each in draws:
+        apart = fit.objective.weights(each) - fit.pool.weights
+        first, second = first + apart, second + apart**2
+    variance = (second - first**2 / len(draws)) / (len(draws) - 1)
+    return np.sqrt(np.maximum(variance, 0.0))
+
+
 def _labelled(values: dict[str, Array], places: Places, names: tuple[str, ...]) -> xr.Dataset:
     dim = f"{places.dim}_" if places.dim == "model" else places.dim
     coords = {dim if name == places.dim else name: each for name, each in places.coords.items()}
