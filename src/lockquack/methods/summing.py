@@ -55,8 +55,8 @@ def sum_up(
     sources = [each.source for each in passes]
     averages = [Average(each.average_for(scores)) for each in passes]
     apart = any(each.has_parts(scores) for each in passes)
-    held = any(source.dask_draws() is not None for source in sources)
-    summed = _sum_chunks(sources, averages, rule) if held and not apart else None
+    held = not apart and any(source.dask_draws() is not None for source in sources)
+    summed = _sum_chunks(sources, averages, rule) if held else None
     if summed is not None:
         return summed
     if held or apart:
