@@ -305,7 +305,7 @@ def test_prequential_scores_are_of_nothing_else(reused):
 
 
 def test_sums_over_observations_see_the_weights_too(reused):
-    """A running lock of weighted draws, and of fits that were made again."""
+    """A running lock of weighted draws is the lock of them."""
     folds = lq.leave_future_out(N, first=FIRST)
 
     def wide(train, test):

@@ -164,6 +164,7 @@ def test_locking_and_case_weights(whole):
     pooled = fit.pointwise.isel(model=0).values
     ratio = pooled / -(2 * curv + grad**2)
     np.testing.assert_allclose(ratio, ratio[0])
+    np.testing.assert_allclose(lq.running_lock(models).weights, weights, atol=1e-6)
     total = models["narrow"].loo()
     np.testing.assert_allclose(total.logp, lq.refit(whole, model_of).loo().logp)
 
