@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import override
-
 from lockquack.arithmetic import methods_in_own_arithmetic, own_arithmetic
-from lockquack.checks.models import check_models, kind_of_scores, suited_rule
+from lockquack.checks.models import kind_of_scores, suited_rule
 from lockquack.combination.sums import Running
 from lockquack.draws.blocks import Kind
 from lockquack.errors import UnsupportedError
-from lockquack.fitting.sums import QuadraticSums
 from lockquack.methods.fit import read_concentration, require_seed
 from lockquack.methods.gather import passes_for, unit_of
 from lockquack.methods.method import METHODS
 from lockquack.methods.summing import distances_of, sum_distances, sum_up, sums_of
-from lockquack.models.model import Model, already_said, sources_of
+from lockquack.models.model import sources_of
 from lockquack.operators import Linear, Locking
-from lockquack.remarks import warn
 from lockquack.rules import CRPS, Hyvarinen
 from lockquack.sources.reading import as_models
 
@@ -72,19 +68,7 @@ class RunningLock(Running):
     operator = Locking()
     label = "lock"
     scored_by = Hyvarinen
-
-    @classmethod
-    @override
-    def sum_over(
-        cls,
-        models: Mapping[str, Model],
-        rule: Any,
-        scores: Kind,
-        random_seed: int,
-        progressbar: bool | None,
-    ) -> QuadraticSums:
-        warn(*check_models(models, rule), already_said=already_said(models))
-        return sum_up(models, rule, scores, progressbar)
+    summed_by = staticmethod(sum_up)
 
 
 @methods_in_own_arithmetic
@@ -116,19 +100,7 @@ class RunningStack(Running):
     operator = Linear()
     label = "stack by CRPS"
     scored_by = CRPS
-
-    @classmethod
-    @override
-    def sum_over(
-        cls,
-        models: Mapping[str, Model],
-        rule: Any,
-        scores: Kind,
-        random_seed: int,
-        progressbar: bool | None,
-    ) -> QuadraticSums:
-        warn(*check_models(models, rule), already_said=already_said(models))
-        return sum_distances(models, scores, random_seed, progressbar)
+    summed_by = staticmethod(sum_distances)
 
 
 @own_arithmetic
@@ -205,7 +177,7 @@ def running_lock(
     )
     scores = kind_of_scores(read, scores)
     rule = suited_rule(rule, sources)
-    sums = RunningLock.sum_over(read, rule, scores, random_seed, progressbar)
+    sums = RunningLock.sum_over(read, rule, scores, progressbar)
     return RunningLock(tuple(read), rule, scores, sums, concentration, int(random_seed))
 
 
@@ -259,7 +231,7 @@ def running_stack(
     usual = METHODS[RunningStack.label].concentration
     concentration = read_concentration(usual if prior is None else prior, tuple(read))
     scores = kind_of_scores(read, scores)
-    sums = RunningStack.sum_over(read, rule, scores, random_seed, progressbar)
+    sums = RunningStack.sum_over(read, rule, scores, progressbar)
     return RunningStack(tuple(read), rule, scores, sums, concentration, int(random_seed))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
+from lockquack.checks.models import check_models
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ParameterError
 from lockquack.files.sums import read_sums, save_sums
@@ -21,12 +21,14 @@ from lockquack.fitting.sums import QuadraticSums, SummedFitter
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array
 from lockquack.methods.summing import Summed
-from lockquack.models.model import Model
+from lockquack.models.model import Model, already_said
 from lockquack.models.observations import agreed
 from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.prediction.prediction import Prediction
+from lockquack.remarks import warn
 from lockquack.report.table import KINDS, framed_html, framed_text
+from lockquack.rules import Rule
 from lockquack.rules.scaled import ScaledRule
 from lockquack.solvers.base import Solution
 from lockquack.sources.reading import as_models
@@ -37,25 +39,23 @@ _REPLICATES = 400
 
 @methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
-class Running(Summed, ABC):
+class Running(Summed):
     """Weights by a score that is quadratic in them, from sums over the observations."""
 
     operator: ClassVar[Operator]
-    #: What the method is called, and by which score.
+    #: What the method is called, by which score, and how observations are summed for it.
     label: ClassVar[str]
     scored_by: ClassVar[type[ScaledRule]]
 
+    summed_by: ClassVar[Callable[..., QuadraticSums]]
+
     @classmethod
-    @abstractmethod
     def sum_over(
-        cls,
-        models: Mapping[str, Model],
-        rule: Any,
-        scores: Kind,
-        random_seed: int,
-        progressbar: bool | None,
+        cls, models: Mapping[str, Model], rule: Rule, scores: Kind, progressbar: bool | None
     ) -> QuadraticSums:
         """Check models, remark on them, and sum over their observations."""
+        warn(*check_models(models, rule), already_said=already_said(models))
+        return cls.summed_by(models, rule, scores, progressbar)
 
     @property
     def n_obs(self) -> int:
@@ -122,7 +122,7 @@ class Running(Summed, ABC):
                 f"{', '.join(read)}. Give the same models at the new observations."
             )
         same = {name: read[name] for name in self.names}
-        more = self.sum_over(same, self.rule, self.scores, self.random_seed, progressbar)
+        more = self.sum_over(same, self.rule, self.scores, progressbar)
         self._require_same_components(more)
         return replace(self, sums=self.sums.times(1.0 - forget) + more)
 

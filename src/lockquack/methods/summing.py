@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 
@@ -141,10 +141,10 @@ def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None)
 
 
 def sum_distances(
-    models: Mapping[str, Model], scores: Kind, random_seed: int, progressbar: bool | None = None
+    models: Mapping[str, Model], rule: CRPS, scores: Kind, progressbar: bool | None = None
 ) -> QuadraticSums:
-    """Add up what mixtures by CRPS need."""
-    plain = gather(models, Linear(), CRPS(scale=1.0), scores, progressbar, random_seed)
+    """Add up what mixtures by CRPS need, in plain units whatever the rule's."""
+    plain = gather(models, Linear(), replace(rule, scale=1.0), scores, progressbar)
     observations = agreed(model.observations for model in models.values())
     return distances_of(plain.densities, observations, 1.0)
 
