@@ -77,7 +77,7 @@ def score(
 
 @dataclass(frozen=True)
 class Numbers:
-    """All counts up to one that hardly any draw exceeds."""
+    """All counts up to one that a prediction exceeds once in ten thousand times at most."""
 
     y: Array  # (G, 1)
     shape: tuple[int, int]
@@ -128,7 +128,7 @@ class Panels:
 
 
 def _numbers(sample: Array, y: Array) -> Numbers:
-    most = int(max(np.quantile(sample, 0.9999) * 2, sample.max(), y.max())) + 20
+    most = int(max(np.quantile(sample, 0.9999), y.max())) + 20
     return Numbers(np.arange(most + 1.0)[:, None], (most + 1, len(y)))
 
 

@@ -299,11 +299,15 @@ def _contest_table(rows: list[Row]) -> str:
             cells = [
                 _seconds(row["seconds"]),
                 f"{ratio:.2f}" if ratio < 1 else f"{ratio:,.0f}",
-                f"{max(row['below'], 0.0):.1g}" if "below" in row else "",
+                _nats(row["below"]) if "below" in row else "",
                 f"{row['extra'] / 2**20:,.0f} MB",
             ]
         lines.append([row["K"], f"{row['n']:,}", row["who"], *cells])
     return _table(["K", "n", "by", "seconds", "times `stack`", "below the best", "memory"], lines)
+
+
+def _nats(value: float) -> str:
+    return f"{max(value, 0.0):.1g}" if value < 10 else f"{value:,.0f}"
 
 
 def _seconds(value: float) -> str:
