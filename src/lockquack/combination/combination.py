@@ -30,7 +30,6 @@ from lockquack.combination.varying import read_new
 from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
-from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.recalibration import RECALIBRATED
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, Curvature, expand_around
 from lockquack.jets import Array
@@ -420,8 +419,8 @@ class Combination(Fitted):
 
         They are of the bootstrap, or of the posterior of a softmax gate.
         """
-        if isinstance(self.fitter, GatedFitter):
-            return self.fitter.flat
+        if self.fitter.parameter_draws is not None:
+            return self.fitter.parameter_draws
         if self.design is None or not self._has_errors:
             return None
         rng = np.random.default_rng(self.random_seed)

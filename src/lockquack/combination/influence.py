@@ -14,7 +14,6 @@ import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
-from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.influence import (
     Deletions,
     changes_of,
@@ -335,12 +334,7 @@ def influence(
     >>> round(float(found.moved.max()), 3)
     0.069
     """
-    if isinstance(self.fitter, GatedFitter):
-        raise UnsupportedError(
-            "The posterior of weights by a softmax is not drawn again without each observation. "
-            "The table says what they are worth with each left out; weights='simplex' has "
-            "influences."
-        )
+    self.fitter.require("influence")
     if not self.fitter.resamples:
         raise UnsupportedError(
             "These weights do not depend on the observations one by one, so there is nothing to "

@@ -12,7 +12,6 @@ import xarray as xr
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.formulas import bootstrap_counts
-from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.limits import unseen
 from lockquack.fitting.resampling import Resampling
 from lockquack.fitting.uncertainty import weight_jacobian, with_draws_of_prior
@@ -74,7 +73,7 @@ def bootstrap(
     >>> dict(draws.sizes), draws.std("draw").round(2).values
     ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
     """
-    _require_resampling(self)
+    self.fitter.require("bootstrap")
     first = as_generator(random_seed)
     found = draw_parameters(self, n, first, progressbar)
     if self.design is not None:
@@ -207,7 +206,7 @@ def posterior(
     (('chain', 'draw', 'model'), True, 0)
     """
     n, chains = as_count("n", n), as_count("chains", chains)
-    if not isinstance(self.fitter, GatedFitter):
+    if self.fitter.parameter_draws is None:
         _require_optimum(self)
     elif prior is not None:
         raise ParameterError("The prior of a softmax gate is that of its effects; drop prior=.")
@@ -270,24 +269,11 @@ def _require_room(n: int, numbers: int) -> None:
 
 
 def _require_optimum(fit: Combination) -> None:
-    if isinstance(fit.fitter, GatedFitter):
-        raise UnsupportedError(
-            "Weights by a softmax are means of a posterior, not the optimum of a score. Use "
-            "fit.posterior(), or fit.weights_at() for intervals."
-        )
+    fit.fitter.require("expansion")
     if not fit.fitter.is_optimum:
         raise UnsupportedError(
             "These weights are not the optimum of a smooth score, around which it could be "
             "expanded. Use fit.bootstrap()."
-        )
-
-
-def _require_resampling(fit: Combination) -> None:
-    if isinstance(fit.fitter, GatedFitter):
-        raise UnsupportedError(
-            "Weights by a softmax are drawn from their posterior, which would take as long for "
-            "every resampling of the observations. Use fit.posterior(), or fit.weights_at() for "
-            "intervals; weights='simplex' has a bootstrap."
         )
 
 

@@ -119,38 +119,7 @@ def read_new(fit: Combination, by: Any, observations: Observations | None = None
 
 def what_varies(fit: Combination) -> str:
     """Say what the weights depend on, and whether the data ask for it."""
-    design, fitter = require_design(fit), _varied(fit)
-    says = f"Weights by {design.says}"
-    if isinstance(fitter, GatedFitter):
-        return f"{says}: {_what_gate(fitter)}"
-    constant, choice = fitter.objective.is_constant, fitter.choice
-    if choice is None:
-        return f"{says}: shrinkage {fitter.objective.shrinkage:.4g}, as given."
-    if not choice.n_obs:
-        return f"{says}: too few observations to tell, so they are the same everywhere."
-    if constant:
-        gain, se = choice.best
-        return (
-            f"{says}: the data do not ask for it. Cross-validation chose constant weights; the "
-            f"best others are worth {gain:+.1f} ± {se:.1f} (total score)."
-        )
-    some = "" if choice.n_obs == fit.observations.n else f" of {choice.n_obs} observations"
-    return (
-        f"{says}: shrinkage {choice.shrinkage:.3g}, chosen by cross-validation{some}, where it is "
-        f"worth {choice.gain:+.1f} ± {choice.gain_se:.1f} (total score) over constant weights."
-    )
-
-
-def _what_gate(fitter: GatedFitter) -> str:
-    """Say what a softmax gate is worth."""
-    worth = fitter.worth
-    if worth is None:
-        return "a softmax, drawn from its posterior."
-    doubt = f" (doubtful: Pareto k̂ is high at {worth.high_k} observations)" if worth.high_k else ""
-    return (
-        f"a softmax, drawn from its posterior. It is worth {worth.gain:+.1f} ± {worth.se:.1f} "
-        f"(total score) over constant weights, every observation left out of both{doubt}."
-    )
+    return f"Weights by {require_design(fit).says}: {_varied(fit).what_it_is_worth}"
 
 
 def _varied(fit: Combination) -> VaryingFitter | GatedFitter:
@@ -158,7 +127,7 @@ def _varied(fit: Combination) -> VaryingFitter | GatedFitter:
 
 
 def _tell_of_unseen(fit: Combination, design: Design, by: Any) -> None:
-    drawn = isinstance(fit.fitter, GatedFitter)
+    drawn = fit.fitter.parameter_draws is not None
     found = design.unseen(by)
     warn(*(UnseenGroups(name, labels, drawn) for name, labels in found.items()))
 

@@ -9,12 +9,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from lockquack.errors import UnsupportedError
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.posterior import Target, generalised_posterior
 from lockquack.fitting.uncertainty import expand_around
 from lockquack.jets import Array
 from lockquack.operators.base import Places
+from lockquack.sampling.nuts import Sampled
 from lockquack.solvers.base import Solution
 
 
@@ -41,6 +43,35 @@ class Fitter(ABC):
     wants: ClassVar[tuple[str, ...]] = ()
     #: Whether the weights are those of a formula, so that nothing is searched for.
     is_formula: ClassVar[bool] = False
+    #: How its weights come about, before the name of the score.
+    way: ClassVar[str] = "fitted by"
+    #: What cannot be done with its weights, and why: "bootstrap", "expansion", "influence".
+    cannot: ClassVar[Mapping[str, str]] = {}
+
+    def require(self, what: str) -> None:
+        """Refuse what cannot be done with its weights."""
+        if what in self.cannot:
+            raise UnsupportedError(self.cannot[what])
+
+    @property
+    def prior(self) -> str | None:
+        """The prior of the parameters, in words; None: there is none."""
+        if not self.is_optimum:
+            return None
+        concentration = np.unique(self.objective.concentration)
+        return (
+            f"Dirichlet({concentration[0]:g})" if concentration.size == 1 else "Dirichlet(by model)"
+        )
+
+    @property
+    def parameter_draws(self) -> Array | None:
+        """Draws of the parameters that the weights are means of, (draw, P); None: they are not."""
+        return None
+
+    @property
+    def chains(self) -> Sampled | None:
+        """How well these draws went."""
+        return None
 
     @abstractmethod
     def solve(self) -> Solution:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,18 @@ class GatedFitter(Fitter):
     resamples = False
     refits_cheaply = False
     intervals_from = "the posterior"
+    way = "posterior mean weights by"
+    prior = "hierarchical"  # of its effects
+    cannot: ClassVar[Mapping[str, str]] = {
+        "bootstrap": "Weights by a softmax are drawn from their posterior, which would take as "
+        "long for every resampling of the observations. Use fit.posterior(), or fit.weights_at() "
+        "for intervals; weights='simplex' has a bootstrap.",
+        "expansion": "Weights by a softmax are means of a posterior, not the optimum of a score. "
+        "Use fit.posterior(), or fit.weights_at() for intervals.",
+        "influence": "The posterior of weights by a softmax is not drawn again without each "
+        "observation. The table says what they are worth with each left out; weights='simplex' "
+        "has influences.",
+    }
 
     @classmethod
     def beside(cls, constant: Fitter, solution: Solution, basis: Basis, random_seed: int) -> Self:
@@ -105,6 +117,29 @@ class GatedFitter(Fitter):
     def weighed(self, constant: Fitter) -> Self:
         """Find out what the gate is worth over constant weights."""
         return replace(self, worth=_worth(self, constant))
+
+    @property
+    @override
+    def parameter_draws(self) -> Array:
+        return self.flat
+
+    @property
+    @override
+    def chains(self) -> Sampled | None:
+        return self.sampled
+
+    @property
+    def what_it_is_worth(self) -> str:
+        """Say what the gate is worth over constant weights."""
+        worth = self.worth
+        if worth is None:
+            return "a softmax, drawn from its posterior."
+        high_k = f" (doubtful: Pareto k̂ is high at {worth.high_k} observations)"
+        return (
+            f"a softmax, drawn from its posterior. It is worth {worth.gain:+.1f} ± {worth.se:.1f} "
+            "(total score) over constant weights, every observation left out of both"
+            f"{high_k if worth.high_k else ''}."
+        )
 
     @property
     def flat(self) -> Array:
@@ -184,11 +219,7 @@ class GatedFitter(Fitter):
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        raise UnsupportedError(
-            "The weights of a softmax gate are drawn from their posterior, which takes as long "
-            "for every resampling of the observations. fit.posterior() and fit.weights_at() tell "
-            "how uncertain they are; weights='simplex' can be resampled."
-        )
+        raise UnsupportedError(self.cannot["bootstrap"])
 
     @override
     def certificate(self, solution: Solution) -> str:

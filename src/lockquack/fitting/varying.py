@@ -183,6 +183,27 @@ class VaryingFitter(Fitter):
         """Go through the operator's parameters, (P, n), at some observations."""
         return (self.objective.parameters(x, basis) for x in draws)
 
+    @property
+    def what_it_is_worth(self) -> str:
+        """Say whether the data ask for weights that vary."""
+        choice = self.choice
+        if choice is None:
+            return f"shrinkage {self.objective.shrinkage:.4g}, as given."
+        if not choice.n_obs:
+            return "too few observations to tell, so they are the same everywhere."
+        if self.objective.is_constant:
+            gain, se = choice.best
+            return (
+                "the data do not ask for it. Cross-validation chose constant weights; the best "
+                f"others are worth {gain:+.1f} ± {se:.1f} (total score)."
+            )
+        all_of_them = choice.n_obs == self.objective.n_obs
+        some = "" if all_of_them else f" of {choice.n_obs} observations"
+        return (
+            f"shrinkage {choice.shrinkage:.3g}, chosen by cross-validation{some}, where it is "
+            f"worth {choice.gain:+.1f} ± {choice.gain_se:.1f} (total score) over constant weights."
+        )
+
     def with_shrinkage(self, shrinkage: float) -> Self:
         """Return the same with another λ."""
         return replace(self, objective=replace(self.objective, shrinkage=shrinkage))

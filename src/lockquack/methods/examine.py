@@ -12,7 +12,6 @@ from lockquack.errors import EdgeError, ImproperError, UnsupportedError
 from lockquack.families.base import Edge
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
-from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.identifiability import collinear, duplicates
 from lockquack.fitting.influence import changes_of, deciding, look_closely
 from lockquack.fitting.objective import Objective
@@ -114,7 +113,7 @@ def examine_solution(solution: Solution) -> list[Remark]:
 
 def examine_draws(fitter: Fitter) -> list[Remark]:
     """Remark on chains behind the weights that are a reason for doubt."""
-    sampled = fitter.sampled if isinstance(fitter, GatedFitter) else None
+    sampled = fitter.chains
     if sampled is None or sampled.is_reliable:
         return []
     return [PosteriorDoubtful(**vars(sampled))]

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from lockquack.draws.blocks import Kind
-from lockquack.fitting.gated import GatedFitter
 from lockquack.methods.gather import unit_of
 from lockquack.models.model import sources_of
 from lockquack.models.ways import how_left_out
@@ -67,9 +66,7 @@ def header(fit: Combination) -> list[str]:
 
 def what_was_fitted(fit: Combination) -> str:
     """Name the operator, and how its weights were found."""
-    way = f"weights by {fit.label};" if fit.fitter.is_formula else "fitted by"
-    if isinstance(fit.fitter, GatedFitter):
-        way = "posterior mean weights by"
+    way = f"weights by {fit.label};" if fit.fitter.is_formula else fit.fitter.way
     return f"{fit.operator.title}, {way} {score_name(fit)}"
 
 
@@ -82,12 +79,8 @@ def settings(fit: Combination) -> dict[str, str]:
         found["case weights"] = f"sum {fit.observations.weights.sum():.6g}"
     if fit.fitter.is_formula:
         return found
-    if isinstance(fit.fitter, GatedFitter):
-        found["prior"] = "hierarchical"
-    elif fit.fitter.is_optimum:
-        concentration = np.unique(fit.objective.concentration)
-        prior = f"{concentration[0]:g}" if concentration.size == 1 else "by model"
-        found["prior"] = f"Dirichlet({prior})"
+    if fit.fitter.prior is not None:
+        found["prior"] = fit.fitter.prior
     if fit.rule.needs_derivatives:
         units = (f"{unit:.4g}" for unit in unit_of(fit.rule, fit.observations))
         of_what = fit.observations.outcome if fit.rule.of_what == "y" else fit.rule.of_what
