@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import lockquack as lq
 from lockquack.errors import LockquackError
 from lockquack.fitting.convex import ConvexFitter
-from lockquack.fitting.fitters import fitter_for
+from lockquack.fitting.fitters import can_be_fitted, fitter_for
 from lockquack.operators import OPERATORS, Operator
 from lockquack.rules import RULES, Rule
 
@@ -25,12 +25,7 @@ _OPTIONS = [
 ]
 FLAT = [*(kind() for kind in OPERATORS.values()), *_OPTIONS]
 _RULES = [kind() for kind in RULES.values()]
-PAIRS = [
-    (operator, rule)
-    for operator in FLAT
-    for rule in _RULES
-    if operator.normalised or not rule.is_for_mixtures
-]
+PAIRS = [(operator, rule) for operator in FLAT for rule in _RULES if can_be_fitted(operator, rule)]
 CONVEX = [pair for pair in PAIRS if issubclass(fitter_for(*pair), ConvexFitter)]
 OTHERS = [pair for pair in PAIRS if pair not in CONVEX]
 
