@@ -34,7 +34,7 @@ def crps_of_normal(y, mu, sigma):
     return sigma * (z * (2 * normal.cdf(z) - 1) + 2 * normal.pdf(z) - 1 / np.sqrt(np.pi))
 
 
-def brute_force(y, quantile, n=400_000):
+def brute_force(y, quantile, n=100_000):
     """E|X − y| − ½ E|X − X'| over as many quantiles as need be."""
     u = (np.arange(n) + 0.5) / n
     x = quantile(u)
@@ -82,12 +82,12 @@ def test_crps_of_a_locked_pool_of_normals_is_that_of_a_normal(rng):
 def test_crps_of_other_distributions_is_a_mean_distance(family, parameters, exact):
     y = exact.ppf([0.02, 0.4, 0.97])
     found = pooled(one(family, y, **parameters), [1.0]).crps(y[None])[0]
-    assert found == pytest.approx([brute_force(each, exact.ppf) for each in y], rel=2e-3)
-    grid = exact.ppf(np.linspace(1e-9, 1 - 1e-9, 200_001))
+    assert found == pytest.approx([brute_force(each, exact.ppf) for each in y], rel=5e-3)
+    grid = exact.ppf(np.linspace(1e-9, 1 - 1e-9, 50_001))
     F = exact.cdf(grid)
     for each, score in zip(y, found, strict=True):
         integral = np.trapezoid(np.square(F - (grid >= each)), grid)
-        assert score == pytest.approx(integral, rel=1e-3)
+        assert score == pytest.approx(integral, rel=5e-3)
 
 
 def test_crps_of_a_cauchy_exists_although_its_mean_does_not():
@@ -107,7 +107,7 @@ def test_crps_of_recalibrated_predictions_is_that_of_their_quantiles():
     def quantile(u):
         return stats.norm.ppf(stats.beta(0.5, 0.8).ppf(u))
 
-    assert found == pytest.approx([brute_force(each, quantile) for each in y], rel=1e-4)
+    assert found == pytest.approx([brute_force(each, quantile) for each in y], rel=1e-3)
 
 
 @pytest.mark.parametrize("y", [-2.0, 0.0, 3.0, 3.4, 40.0])

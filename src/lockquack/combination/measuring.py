@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from lockquack.errors import UnsupportedError
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench
 from lockquack.methods.metrics import PROB, measure
@@ -61,19 +63,31 @@ def metrics(
     second  -63.00      80.35  0.67          0.85       3.33  1.15  0.52
     """
     prob = as_probability("prob", prob)
-    hyvarinen = self.rule if isinstance(self.rule, Hyvarinen) else Hyvarinen()
-    bench = Bench.build(self._require_models(), hyvarinen, self.scores, progressbar)
     pools = {self.label: self.pool, **self._rivals(self.names)}
     bracketed = {f"[{label}]": pool for label, pool in pools.items()}
-    scored = [_scores(bench, pool) for pool in bracketed.values()]
-    scored += [(row.log_scores, row.h_scores) for row in bench.single_models().values()]
-    table = pd.DataFrame.from_dict(
-        measure(bench.evaluation(self.pool, progressbar), bracketed, prob), orient="index"
-    ).rename_axis("model")
-    for place, name in enumerate(("elpd", "hyvarinen")):
-        totals = [float(total(each[place], bench.case_weights)) for each in scored]
-        table.insert(place, name, totals)
+    evaluation = self.predict(loo=self.scores == "loo", progressbar=progressbar)._evaluation
+    measured = measure(evaluation, bracketed, prob)
+    table = pd.DataFrame.from_dict(measured, orient="index").rename_axis("model")
+    weights = self.observations.weights
+    for place, scores in enumerate(_all_scores(self, list(bracketed.values()), progressbar)):
+        table.insert(place, ("elpd", "hyvarinen")[place], total(scores, weights))
     return table
+
+
+def _all_scores(
+    fit: Combination, pools: Sequence[Pool], progressbar: bool | None
+) -> tuple[Array, Array]:
+    """Log scores and H of pools and models, (pool + K, n) each; NaN where there are none."""
+    hyvarinen = fit.rule if isinstance(fit.rule, Hyvarinen) else Hyvarinen()
+    try:
+        bench = Bench.build(fit._require_models(), hyvarinen, fit.scores, progressbar)
+    except UnsupportedError:  # models of which predictive draws are all that is known
+        unknown = np.full((len(pools) + len(fit.names), fit.observations.n), np.nan)
+        return unknown, unknown
+    scored = [_scores(bench, pool) for pool in pools]
+    scored += [(row.log_scores, row.h_scores) for row in bench.single_models().values()]
+    log_scores, h_scores = map(np.stack, zip(*scored, strict=True))
+    return log_scores, h_scores
 
 
 def _scores(bench: Bench, pool: Pool) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ from lockquack.remarks.calibration import (
     StrongRecalibration,
 )
 from lockquack.rules.base import Pooled
-from lockquack.rules.wishes import NEIGHBOURS
+from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
 from lockquack.totals import counted, counting
 
 if TYPE_CHECKING:
@@ -153,9 +153,11 @@ def _scores(plain: Combination, fit: Combination) -> Array:
     if rule.is_for_discrete:
         logp = evaluation.pooled.logpdf(np.stack([y[:, 0] + k for k in (-1, 0, 1)]))
         return rule.score(Pooled(bare(logp[1]), {NEIGHBOURS: logp[::2]}))
-    if rule.needs_normaliser:
+    if INTEGRAL in rule.wishes:
         return evaluation.normalised.logp.copy()
-    return np.full(len(y), np.nan)
+    # What is left measures distances, and is the same for single numbers: CRPS and energy score.
+    unit = rule.unit(y, plain.observations.weights)[0]
+    return np.asarray(-evaluation.marginals.crps(y.T)[0] / unit)
 
 
 def _examine(fit: Combination, found: Recalibration, below: Array) -> list[Remark]:
