@@ -22,7 +22,7 @@ import pytest
 
 import lockquack as lq
 from lockquack.errors import LockquackError, NonFiniteError, ParameterError, ParetoWarning
-from lockquack.fitting.sums import LockingSums
+from lockquack.fitting.sums import QuadraticSums
 from lockquack.methods import summing
 from lockquack.models.source import Source
 from lockquack.parallel import mapping as parallel
@@ -446,7 +446,7 @@ def test_chunks_are_summed_where_they_are_read(client, data, tmp_path, monkeypat
     # Chunks of another size are cut as those of the first model are.
     lazy = {"one": in_chunks(models["one"], chunks), "two": in_chunks(models["two"], 250, deadly)}
     fit = lq.running_lock(lazy)
-    assert set(kinds) == {LockingSums}
+    assert set(kinds) == {QuadraticSums}
     assert flag.exists()
     np.testing.assert_allclose(fit.weights, expected.weights, rtol=0, atol=1e-12)
     np.testing.assert_allclose(fit.to_dataframe(), expected.to_dataframe(), rtol=1e-9)
