@@ -212,6 +212,30 @@ def test_metrics_of_models_known_by_draws_and_of_vectors(rng):
     assert table["hyvarinen"].isna().all()
 
 
+def test_the_rule_and_the_prediction_agree_on_crps(rng):
+    # Two ways to the same integral: the rule's quadratic form, and the pool's own panels.
+    fit = quiet(lq.combine, example_models(), lq.Linear(), lq.CRPS(scale=1.0))
+    total = fit.to_dataframe()["score"].iloc[0]
+    assert total == pytest.approx(-float(fit.predict(loo=True).crps().sum()), rel=1e-9)
+    found = quiet(fit.recalibrated)
+    again = -float(found.predict(loo=True).crps().sum())
+    assert found.to_dataframe()["score"].iloc[0] == pytest.approx(again, rel=1e-9)
+
+
+def test_predictive_draws_alone_are_measured_and_recalibrated(rng):
+    y = 2.0 * rng.normal(size=80)
+    models = {
+        name: lq.from_draws(rng.normal(mu, 1.0, size=(4, 250, 80)), y=y, held_out=True)
+        for name, mu in (("a", -0.2), ("b", 0.2))
+    }
+    found = quiet(quiet(lq.combine, models, lq.Linear(), lq.CRPS()).recalibrated)
+    table = quiet(found.metrics)
+    assert table[["elpd", "hyvarinen"]].isna().all().all()
+    assert table["coverage_0.9"].iloc[0] == pytest.approx(0.9, abs=0.08)
+    assert table["coverage_0.9"].iloc[1] < 0.8
+    assert table["crps"].iloc[0] < table["crps"].iloc[1]
+
+
 def test_compare_measures_what_was_held_out(rng):
     y = 2.0 * rng.normal(size=60)
     mu = 0.05 * rng.normal(size=(2, 50))
