@@ -167,8 +167,16 @@ def write_page(results: dict[str, Any]) -> str:
         sources=sources(sets),
         models=model_list(),
         missing="; ".join(f"{name} on {len(those)}" for name, those in missing.items() if those),
+        unfinished=_unfinished(sets),
         said={name: _said(sets, name) for name in others},
     )
+
+
+def _unfinished(sets: Sequence[DataSet]) -> str:
+    """Name the data sets that are on the list and have no results yet."""
+    done = {each.entry.name for each in sets}
+    left = [entry.name for entry in ENTRIES if entry.name not in done]
+    return f"On the list, but not run yet: {', '.join(left)}." if left else ""
 
 
 def _said(sets: Sequence[DataSet], method: str) -> str:
