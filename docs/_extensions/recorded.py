@@ -84,7 +84,7 @@ def digest(code: list[str]) -> str:
 
 @cache
 def prints() -> str:
-    """Fingerprint of what lockquack prints of its two example models, in words and numbers.
+    """Fingerprint of what lockquack prints of a few models, in words and numbers.
 
     It changes with every change of the tables, and with every change of their numbers that a
     reader could see. Numbers at the level of rounding are left out.
@@ -99,9 +99,22 @@ def prints() -> str:
         fits = [lq.lock(models), lq.stack(models, by=[0.0, 1.0] * 20), lq.quack(models)]
         new = fits[0].interval(0.9).to_pandas().round(2)
         compared = lq.compare(models, ["lock", "stack", "select"], progressbar=False)
+        wide = lq.compare(_several(), ["lock", "stack", "equal"], progressbar=False)
         checked = lq.check(next(iter(models.values())), thorough=True)
-    said = "\n".join(map(str, [*fits, new, compared, checked, *models.values()]))
+    said = "\n".join(map(str, [*fits, new, compared, wide, checked, *models.values()]))
     return hashlib.sha256(_ROUNDING.sub("", said).encode()).hexdigest()
+
+
+def _several() -> dict[str, Any]:
+    """Make models whose comparison is wide, and has something to remark on."""
+    import lockquack as lq
+
+    rng = np.random.default_rng(1)
+    y, mu = rng.standard_t(3, size=40), 0.2 * rng.normal(size=(4, 100))
+    return {
+        f"normal about {shift:g}": lq.from_family("normal", y=y, mu=mu + shift, sigma=1.0)
+        for shift in (-1.0, 0.0, 1.0)
+    } | {"heavy tails": lq.from_family("student_t", y=y, nu=3.0, mu=mu, sigma=1.0)}
 
 
 def whats_stale(page: Path) -> str:
