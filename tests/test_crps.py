@@ -8,7 +8,7 @@ from scipy import sparse, stats
 from scipy.special import ndtri
 
 import lockquack as lq
-from lockquack.errors import LockquackError, UnsupportedError
+from lockquack.errors import LockquackError, NonFiniteError, UnsupportedError
 from lockquack.quadrature.pairs import pairs_of_numbers, pairs_of_vectors
 from lockquack.rules.wishes import DISTANCES
 
@@ -356,3 +356,34 @@ def test_log_densities_alone_have_no_crps(y):
     model = lq.from_arrays(logp=np.random.default_rng(1).normal(size=(2, 50, 60)), y=y)
     with pytest.raises(LockquackError, match="no predictive draws"):
         lq.combine({"a": model, "b": model}, lq.Linear(), lq.CRPS())
+
+
+@pytest.mark.parametrize("operator", [lq.Linear(), lq.Locking()])
+def test_a_prediction_without_a_mean_is_refused_by_name(rng, operator):
+    y = np.exp(rng.normal(size=12))
+    mu = 0.1 * rng.normal(size=(2, 20))
+    models = {
+        "mean": lq.from_family("lognormal", y=y, mu=mu, sigma=1.0),
+        "none": lq.from_family("student_t", y=y, transform="log", nu=3.0, mu=mu, sigma=1.0),
+    }
+    with pytest.raises(NonFiniteError, match="'none' is infinite.*no mean"):
+        lq.combine(models, operator, lq.CRPS())
+
+
+def test_neither_order_nor_copies_of_models_change_what_is_drawn(rng):
+    y = rng.normal(size=(15, 2))
+    mu = 0.1 * rng.normal(size=(2, 20, 1, 2))
+    cov = np.eye(2)
+    models = {
+        "a": lq.from_family("mv_normal", y=y, mu=mu, cov=cov),
+        "b": lq.from_family("mv_normal", y=y, mu=mu + 0.5, cov=2 * cov),
+    }
+    found = lq.combine(models, lq.Linear(), lq.EnergyScore(), scores="held-out").weights
+    turned = lq.combine(
+        {name: models[name] for name in "ba"}, lq.Linear(), lq.EnergyScore(), scores="held-out"
+    )
+    np.testing.assert_allclose(turned.weights.sel(model=["a", "b"]), found, atol=1e-9)
+    twice = lq.combine(
+        {**models, "copy": models["a"]}, lq.Linear(), lq.EnergyScore(), scores="held-out"
+    ).weights
+    assert float(twice.sel(model=["a", "copy"]).sum()) == pytest.approx(float(found[0]), abs=1e-6)

@@ -197,8 +197,8 @@ def average_quantiles(
             f"Quantiles are of single numbers; these outcomes have {observations.d} components. "
             "Mix the models by lq.combine(models, lq.Linear(), lq.EnergyScore())."
         )
-    rng = np.random.default_rng(random_seed)
-    quantiles = quantiles_of(sources, _LEVELS, loo=scores == "loo", rng=rng)  # (K, level, n)
+    loo = scores == "loo"
+    quantiles = quantiles_of(sources, _LEVELS, loo=loo, random_seed=random_seed)  # (K, level, n)
     solution, w = None, _given(weights, tuple(found))
     if w is None:
         solution = _fit(quantiles, observations)

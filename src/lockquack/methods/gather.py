@@ -10,14 +10,14 @@ import numpy as np
 
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
-from lockquack.errors import UnsupportedError, naming
+from lockquack.errors import NonFiniteError, UnsupportedError, naming
 from lockquack.fitting.densities import Densities, Tables, places_of
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations, agreed, require_inside
 from lockquack.models.passes import Passes
 from lockquack.models.source import Source
-from lockquack.numeric import broadcast_if_constant
+from lockquack.numeric import all_within, broadcast_if_constant
 from lockquack.operators import Operator
 from lockquack.parallel.mapping import map_observations
 from lockquack.prediction.distances import curves_of, distances_of_draws
@@ -27,7 +27,10 @@ from lockquack.quadrature.curves import Curves
 from lockquack.quadrature.nodes import Nodes
 from lockquack.rules import Rule
 from lockquack.rules.wishes import DISTANCES, DISTRIBUTION, INTEGRAL, NEIGHBOURS, Wish
-from lockquack.words import HYVARINEN, LOG_SCORE, Text, advice
+from lockquack.words import BY_LOG_SCORE, HYVARINEN, LOG_SCORE, Text, advice
+
+#: Distance to an outcome, in units of the outcomes, beyond which a prediction has no mean.
+_FARTHEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -224,10 +227,14 @@ def _find_distances(gathered: Gathered, asked: _Asked) -> Gathered:
         curves, pareto_k = _curves(asked, unit)
         pairs = [each.pairs() for each in curves]
     else:
-        rng = np.random.default_rng(asked.random_seed)
         pairs, pareto_k = distances_of_draws(
-            asked.models, unit, loo=asked.loo, rng=rng, progressbar=asked.progressbar
+            asked.models,
+            unit,
+            loo=asked.loo,
+            random_seed=asked.random_seed,
+            progressbar=asked.progressbar,
         )
+    _require_means(asked, np.concatenate([each.own for each in pairs], axis=1))
     return replace(gathered.with_tables(DISTANCES, tuple(pairs)), pareto_k=pareto_k)
 
 
@@ -241,6 +248,8 @@ def _find_distribution(gathered: Gathered, asked: _Asked) -> Gathered:
     )
     require_evaluable(asked.models, what)
     curves, pareto_k = _curves(asked, unit_of(asked.rule, _observations(asked)))
+    own = [[each.distance(logp) for logp in each.logp] for each in curves]
+    _require_means(asked, np.concatenate(own, axis=1))
     return replace(gathered.with_tables(DISTRIBUTION, tuple(curves)), pareto_k=pareto_k)
 
 
@@ -248,6 +257,19 @@ def _curves(asked: _Asked, unit: Array) -> tuple[list[Curves], Array]:
     groups = lay_nodes(asked.models, loo=asked.loo, of_all=False, progressbar=asked.progressbar)
     curves = curves_of(asked.models, groups, float(unit[0]), loo=asked.loo)
     return curves, np.concatenate([group.pareto_k for group in groups], axis=1)
+
+
+def _require_means(asked: _Asked, distances: Array) -> None:
+    """Refuse models, by their distances to the outcomes (K, n), whose mean does not exist."""
+    for name, own in zip(asked.models, distances, strict=True):
+        if not all_within(own, _FARTHEST):
+            raise NonFiniteError(
+                f"{asked.rule.label} of model {name!r} is infinite, or would be but for rounding, "
+                f"at {asked.models[name].observations.describe(int(np.nanargmax(own)))}: its "
+                "prediction has tails so heavy that it has no mean. Use ",
+                BY_LOG_SCORE,
+                ".",
+            )
 
 
 def _observations(asked: _Asked) -> Observations:

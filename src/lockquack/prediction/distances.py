@@ -88,18 +88,23 @@ def distances_of_draws(
     unit: Array,
     *,
     loo: bool,
-    rng: np.random.Generator,
+    random_seed: int,
     progressbar: bool | None = None,
 ) -> tuple[list[Pairs], Array]:
-    """Take distances of all draws, by groups of observations; also Pareto k̂, (K, n)."""
+    """Take distances of all draws, by groups of observations; also Pareto k̂, (K, n).
+
+    Where outcomes are drawn, all models use the same random numbers: neither their order nor a
+    model that is given twice means anything.
+    """
     _require_draws(models)
+    generators = [np.random.default_rng(random_seed) for _ in models]
     models = {name: model.left_out() if loo else model for name, model in models.items()}
     observations = next(iter(models.values())).observations
     found, pareto_k = [], []
     with progress_bar(observations.n, "distances of draws", progressbar) as advance:
         for obs in next(iter(models.values())).observation_slices():
             drawn = []
-            for name, model in models.items():
+            for (name, model), rng in zip(models.items(), generators, strict=True):
                 with naming(f"Model {name!r}"):
                     drawn.append(_draw(name, model, obs, loo, rng))
             y = observations.values[obs] / unit
@@ -110,20 +115,18 @@ def distances_of_draws(
 
 
 def quantiles_of(
-    models: Mapping[str, Source], levels: Array, *, loo: bool, rng: np.random.Generator
+    models: Mapping[str, Source], levels: Array, *, loo: bool, random_seed: int
 ) -> Array:
     """Quantiles of the models' predictions of single numbers, (K, level, n)."""
     _require_draws(models)
     models = {name: model.left_out() if loo else model for name, model in models.items()}
-    return np.stack(
-        [
-            np.concatenate(
-                [_levels(name, model, obs, levels, loo, rng) for obs in model.observation_slices()],
-                axis=1,
-            )
-            for name, model in models.items()
-        ]
-    )
+    return np.stack([_all_levels(*each, levels, loo, random_seed) for each in models.items()])
+
+
+def _all_levels(name: str, model: Source, levels: Array, loo: bool, random_seed: int) -> Array:
+    rng = np.random.default_rng(random_seed)
+    slices = model.observation_slices()
+    return np.concatenate([_levels(name, model, obs, levels, loo, rng) for obs in slices], axis=1)
 
 
 def _levels(

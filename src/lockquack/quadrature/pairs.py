@@ -32,6 +32,11 @@ class Pairs(Table):
 
     axes: ClassVar[dict[str, str]] = {"matrix": "kkn"}
 
+    @property
+    def own(self) -> Array:
+        """Each model's own distance to the outcomes, (K, n)."""
+        return np.einsum("kkn->kn", self.matrix)
+
 
 def pairs_of_numbers(draws: Sequence[Array], weights: Sequence[Array], y: Array) -> Array:
     """Q of scalar outcomes, (K, K, n), from draws (S, n) of each model and their weights.
