@@ -8,7 +8,12 @@ from scipy import sparse, stats
 from scipy.special import ndtri
 
 import lockquack as lq
-from lockquack.errors import LockquackError, NonFiniteError, UnsupportedError
+from lockquack.errors import (
+    IdentifiabilityWarning,
+    LockquackError,
+    NonFiniteError,
+    UnsupportedError,
+)
 from lockquack.quadrature.pairs import pairs_of_numbers, pairs_of_vectors
 from lockquack.rules.wishes import DISTANCES
 
@@ -383,7 +388,8 @@ def test_neither_order_nor_copies_of_models_change_what_is_drawn(rng):
         {name: models[name] for name in "ba"}, lq.Linear(), lq.EnergyScore(), scores="held-out"
     )
     np.testing.assert_allclose(turned.weights.sel(model=["a", "b"]), found, atol=1e-9)
-    twice = lq.combine(
-        {**models, "copy": models["a"]}, lq.Linear(), lq.EnergyScore(), scores="held-out"
-    ).weights
+    with pytest.warns(IdentifiabilityWarning, match="'a', 'copy'"):
+        twice = lq.combine(
+            {**models, "copy": models["a"]}, lq.Linear(), lq.EnergyScore(), scores="held-out"
+        ).weights
     assert float(twice.sel(model=["a", "copy"]).sum()) == pytest.approx(float(found[0]), abs=1e-6)
