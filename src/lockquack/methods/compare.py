@@ -140,6 +140,7 @@ def compare(
        cross-validation based model comparison. arXiv:2008.10296.
     """
     require_seed(random_seed)
+    recalibrated, metrics = as_flag("recalibrated", recalibrated), as_flag("metrics", metrics)
     if not isinstance(hyvarinen, Hyvarinen | None):
         raise ParameterError(
             f"hyvarinen must be a Hyvarinen, such as Hyvarinen(transform=None); got {hyvarinen!r}."
@@ -155,23 +156,14 @@ def compare(
         wanted = {**wanted, **varying}
     folds = read_folds(cv, observations, random_seed)
     _require_training(folds, bench.case_weights)
-    rows, left_out = {}, {}
-    with progress_bar(len(wanted), "methods", progressbar) as advance:
-        for name, method in wanted.items():
-            try:
-                rows[name] = bench.run(method, folds)
-            except LockquackError as error:
-                if methods is not None:
-                    raise error.within(f"Method {name!r}") from error
-                left_out[name] = error.text
-            advance(1)
+    rows, left_out = _run_all(wanted, bench, folds, methods is None, progressbar)
     if not rows:
         raise UnsupportedError("None of the methods can be used with these models.")
-    if as_flag("recalibrated", recalibrated):
+    if recalibrated:
         rows, why_not = _recalibrated(rows, bench, folds)
         left_out |= why_not
     warn(*bench.remarks(), already_said=already_said(models))
-    measured = _measured(rows, bench, folds, progressbar) if as_flag("metrics", metrics) else None
+    measured = _measured(rows, bench, folds, progressbar) if metrics else None
     return tabulate(
         rows,
         bench,
@@ -180,6 +172,27 @@ def compare(
         random_seed=random_seed,
         measured=measured,
     )
+
+
+def _run_all(
+    wanted: Mapping[str, Method],
+    bench: Bench,
+    folds: Sequence[Fold],
+    where_possible: bool,
+    progressbar: bool | None,
+) -> tuple[dict[str, Row], dict[str, Text]]:
+    """Fit and score every method; leave out, and say, what cannot be, or refuse it."""
+    rows, left_out = {}, {}
+    with progress_bar(len(wanted), "methods", progressbar) as advance:
+        for name, method in wanted.items():
+            try:
+                rows[name] = bench.run(method, folds)
+            except LockquackError as error:
+                if not where_possible:
+                    raise error.within(f"Method {name!r}") from error
+                left_out[name] = error.text
+            advance(1)
+    return rows, left_out
 
 
 def _recalibrated(
