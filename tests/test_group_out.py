@@ -31,7 +31,7 @@ def exact():
     return each[:, 0], np.sqrt(1 + each[:, 1])
 
 
-def test_it_is_what_fits_without_each_group_predict():
+def test_it_is_what_fits_without_each_group_predict(tmp_path):
     means, sds = exact()
     found = lq.leave_group_out(WHOLE, GROUP)
     loo = found.loo()
@@ -43,6 +43,8 @@ def test_it_is_what_fits_without_each_group_predict():
     np.testing.assert_allclose(jet.grad[:, 0], (means - Y) / sds**2, atol=0.03)
     fit = lq.stack({"m": found})
     assert "How observations were left out: m: 24 PSIS without its group." in repr(fit)
+    fit.save(tmp_path / "fit.nc")
+    assert "m: 24 PSIS without its group" in repr(lq.load(tmp_path / "fit.nc"))
     assert "How observations" not in repr(lq.stack({"m": WHOLE}))
     p = fit.predict(loo=True)
     np.testing.assert_allclose(p.logpdf(), loo.logp, rtol=1e-9)

@@ -80,6 +80,7 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
             "starts": json.dumps(solution.starts),
             "stationarity": solution.stationarity,
             "remarks": json.dumps([remark.record() for remark in fit.remarks]),
+            "ways": json.dumps(fit.ways),
             "by": json.dumps(_covariates(fit)),
             "recalibration": json.dumps(_recalibration(fit)),
         },
@@ -214,6 +215,7 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Fitted:
         remarks=contents.attribute("remarks", _read_remarks),
         random_seed=contents.json("random_seed"),
         models=None,
+        ways=tuple(map(str, contents.json("ways"))),
         design=contents.attribute("by", _read_design),
         recalibration=_read_recalibration(contents, observations.n),
     )

@@ -22,6 +22,7 @@ from lockquack.methods.solving import solve
 from lockquack.models.design import Design, missing_numbers, read_by
 from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations, agreed
+from lockquack.models.ways import how_left_out
 from lockquack.numeric import as_numeric
 from lockquack.registry import require_known
 from lockquack.remarks import warn
@@ -75,6 +76,7 @@ def fit(
         remarks=(),
         random_seed=int(random_seed),
         models=dict(models),
+        ways=tuple(how_left_out(sources_of(models), scores)),
         design=design,
     )
     missing = missing_numbers(by, observations).items()

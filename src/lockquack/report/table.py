@@ -12,8 +12,6 @@ import pandas as pd
 
 from lockquack.draws.blocks import Kind
 from lockquack.methods.gather import unit_of
-from lockquack.models.model import sources_of
-from lockquack.models.ways import how_left_out
 from lockquack.plots.style import shortened
 from lockquack.remarks import Remark
 from lockquack.totals import total
@@ -101,9 +99,8 @@ def solution_lines(fit: Combination) -> list[str]:
     shown = other_parameters(fit)
     varies = [] if fit.design is None else [fit.what_varies]
     parameters = [_on_a_line(shown), ""] if shown else []
-    ways = [] if fit.models is None else how_left_out(sources_of(fit.models), fit.scores)
     changed = what_was_recalibrated(fit)
-    return [*varies, *parameters, *changed, fit.fitter.certificate(fit.solution), *ways]
+    return [*varies, *parameters, *changed, fit.fitter.certificate(fit.solution), *fit.ways]
 
 
 def what_was_recalibrated(fit: Combination) -> list[str]:
