@@ -244,7 +244,7 @@ class Source(ABC):
     @property
     def hows_left_out(self) -> NDArray[np.str_]:
         """How each observation is predicted where it is left out, (n,)."""
-        return np.full(self.n_obs, self.how_left_out)
+        return np.broadcast_to(np.array(self.how_left_out), self.n_obs)  # in no memory
 
     @property
     def is_one_step_ahead(self) -> bool:
