@@ -53,6 +53,10 @@ class DataSet:
         return float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(apart.size))
 
 
+#: Between a number and its error: they stay on one line.
+PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+
+
 def collect(results: dict[str, Any]) -> list[DataSet]:
     """Put the repeats of each data set together."""
     found = []
@@ -74,7 +78,7 @@ def over_data_sets(values: Sequence[float], digits: int = 3, sign: str = "+") ->
     mean = _number(float(np.mean(values)), digits, sign)
     if len(values) < 2:
         return mean
-    return f"{mean} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
+    return f"{mean}{PLUS_MINUS}{np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
 
 def summary(sets: Sequence[DataSet], methods: Iterable[str]) -> str:
@@ -212,7 +216,7 @@ def _crps_ratio(data: DataSet, method: str) -> float:
 
 
 def _pair(pair: tuple[float, float] | None) -> str:
-    return "" if pair is None else f"{_number(pair[0], 3)} ± {pair[1]:.3f}"
+    return "" if pair is None else f"{_number(pair[0], 3)}{PLUS_MINUS}{pair[1]:.3f}"
 
 
 def _number(value: float, digits: int, sign: str = "+") -> str:
