@@ -133,6 +133,8 @@ def test_an_interrupted_command_leaves_nothing(folder, workers):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # A shell lets what it runs in the background ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout.readline() == b"begun\n"
         assert len(list(folder.iterdir())) == len(before) + 1

@@ -233,6 +233,8 @@ def test_an_interrupted_command_ends_its_workers(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # A shell lets what it runs in the background ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         while not flag.exists():
             assert process.poll() is None, process.communicate()
