@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from scipy import sparse
 from scipy.interpolate import BSpline
+from scipy.linalg import block_diag
 from scipy.stats import norm
 
 import lockquack as lq
@@ -173,7 +174,7 @@ def stacked_by_clarabel(share, p, shrinkage):
     cones[:, 2, : B * K] = -mixed
     A = sparse.csc_matrix(np.vstack([sums, signs, cones.reshape(3 * n, -1)]))
     b = np.concatenate([np.ones(B), np.zeros(B * K), np.tile([0.0, 1.0, 0.0], n)])
-    P = sparse.csc_matrix(np.triu(sparse.block_diag([pull, np.zeros((n, n))]).toarray()))
+    P = sparse.csc_matrix(np.triu(block_diag(pull, np.zeros((n, n)))))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-13

@@ -42,8 +42,9 @@ class Chart:
     def ways(self) -> Array | sparse.csr_array:
         """Directions in which the free coordinates move, (P, D)."""
         ways = [_ways(block) for block in self.space.blocks] or [np.zeros((0, 0))]
-        small = self.space.size <= _SMALL
-        return block_diag(*ways) if small else sparse.csr_array(sparse.block_diag(ways))
+        if self.space.size <= _SMALL:
+            return block_diag(*ways)
+        return sparse.csr_array(sparse.block_diag([sparse.csr_array(each) for each in ways]))
 
     @cached_property
     def _round(self) -> Array:
