@@ -323,6 +323,18 @@ def test_collinear_models_are_not_called_alike(rng):
     assert [w.message.remark.code for w in caught] == ["weights-undetermined"]
 
 
+def test_one_model_that_many_others_make_up_for_is_no_division_by_zero(rng):
+    # As above with so many models that each gives little for what one of them takes.
+    y = rng.normal(0, 1.5, size=300)
+    models = {
+        f"{sd:.2f}": lq.from_family("normal", y=y, mu=np.zeros((4, 100)), sigma=sd)
+        for sd in np.linspace(1.0, 3.0, 40)
+    }
+    with pytest.warns(IdentifiabilityWarning) as caught:
+        lq.lock(models)
+    assert "weights-undetermined" in [w.message.remark.code for w in caught]
+
+
 # Notes
 
 

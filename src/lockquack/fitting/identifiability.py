@@ -66,9 +66,14 @@ def reach(weights: Array, direction: Array) -> tuple[float, float]:
 
 
 def _main_part(direction: Array) -> Array:
-    """Keep the models with a real share in a direction; their moves still cancel."""
+    """Keep the models with a real share in a direction; their moves still cancel.
+
+    Where one model moves against many that move a little each, all of them are its main part.
+    """
     members = np.abs(direction) > _LOADING * np.abs(direction).max()
     kept = np.where(members, direction, 0.0)
+    if np.abs(kept.sum()) > 0.5 * np.abs(kept).sum():
+        members, kept = direction != 0, direction.copy()
     kept[members] -= kept.sum() / members.sum()
     return kept / np.abs(kept).sum() * 2.0
 
