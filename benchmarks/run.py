@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from after_weights import FAMILIES, measure_after
+from after_weights import BEFORE, FAMILIES, measure_after
 from kernels import measure_growth, measure_passes, measure_psis, measure_solvers
 from pictures import draw
 from problems import CHAINS, DRAWS, n_models, read, write_draws, write_elpds, write_far_elpds
@@ -268,7 +268,7 @@ def after_tables(found: dict[str, Any]) -> dict[str, str]:
     rows = [
         [
             family.replace("_", " "),
-            *(f"{found[family]['seconds'][name] / plain:.2f}" for name in names),
+            *(_beside(found, family, name, plain) for name in names),
             f"{found[family]['error']:.0e}",
         ]
         for family in FAMILIES
@@ -278,6 +278,7 @@ def after_tables(found: dict[str, Any]) -> dict[str, str]:
     return {
         "after": _table(["likelihood", *names, "largest error"], rows),
         "plain": _seconds(plain),
+        "before": BEFORE,
         "large": f"{_seconds(large['seconds']['logpdf'])} s and {large['megabytes']:.0f} MB",
         "exponents": ", ".join(
             f"{row['exponent']:.2f} of {row['axis']} ({row['places'][0]:,} to "
@@ -285,6 +286,13 @@ def after_tables(found: dict[str, Any]) -> dict[str, str]:
             for row in grown
         ),
     }
+
+
+def _beside(found: dict[str, Any], family: str, name: str, plain: float) -> str:
+    """Write a time in units of another, and how many times that it was once."""
+    seconds = found[family]["seconds"][name]
+    before = found.get("before", {}).get(family, {}).get("seconds", {}).get(name)
+    return f"{seconds / plain:.2f}" + (f" (1/{before / seconds:.0f})" if before else "")
 
 
 def _contest_table(rows: list[Row]) -> str:

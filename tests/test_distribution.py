@@ -26,7 +26,7 @@ from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Superposition
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.prediction.distribution import distribution_of
 from lockquack.prediction.nodes import refine_nodes
-from lockquack.quadrature.continuous import ContinuousRows
+from lockquack.quadrature.continuous import ContinuousRows, resolved
 from lockquack.quadrature.grid import Grid, Line
 from tests.helpers import lock, paper_models, pooled_distribution
 
@@ -277,7 +277,7 @@ def test_modes_near_the_end_of_a_panel():
         return logp[0]
 
     grid = Grid.lay(cauchy, line).refined(cauchy, alone)
-    rows = ContinuousRows.of(grid, alone, lambda: cauchy)
+    rows = ContinuousRows.of(resolved(grid, alone, cauchy), alone)
     np.testing.assert_allclose(rows.mode(), 0.0, atol=1e-6)
 
 

@@ -342,3 +342,18 @@ def test_models_of_one_name_must_be_the_same_in_one_picture(rng):
     one.plot_density(0, {"again": again})
     with pytest.raises(lq.errors.ParameterError, match="different models called 'a'"):
         one.plot_density(0, {"other": other})
+
+
+def test_labels_of_neighbours_do_not_cover_each_other():
+    from lockquack.plots import plot_influence, plot_scores
+
+    changes = np.zeros(80)
+    changes[[34, 35, 36, 37, 79]] = [-0.070, -0.071, -0.072, -0.073, -0.07]
+    drawn = [plot_influence({"a": changes, "b": -changes}), plot_scores(changes, ("a", "b"))]
+    for ax in drawn:
+        figure = ax.get_figure()
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert len(boxes) == 5
+        assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+        assert all(box.x1 <= ax.get_window_extent().x1 + 1 for box in boxes)

@@ -53,7 +53,7 @@ def test_smooth_densities_integrate_to_one(density, support, heavy):
     found, _ = lay_one(density.logpdf, support=support, heavy=heavy)
     result = found.integrate(first)
     error = abs(np.expm1(result.log_value.item()))
-    assert error <= result.relative_error.item() + 1e-14
+    assert error <= result.relative_error.item() + 1e-13  # what lies beyond the last node
     assert error < 1e-9
     assert found.log_components.shape[1] < 130
 

@@ -53,8 +53,7 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     >>> ax.get_yticklabels()[0].get_text()
     'lock'
     """
-    by_log = table["elpd_diff"].notna().any()
-    diff, error = ("elpd_diff", "dse") if by_log else ("hyvarinen_diff", "hyvarinen_dse")
+    name, diff, error = _leading(table)
     known = table[table[diff].notna()]
     ax = new_axes(ax, 0.8 + 0.24 * len(known))
     rows = np.arange(len(known))
@@ -68,6 +67,20 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         write_beside(ax, float(row), verdict)
     name_rows(ax, [str(name) for name in known.index])
     ax.tick_params(axis="x", labelsize=SMALL)
-    name = "held-out log score" if by_log else "held-out Hyvärinen score"
-    ax.set_xlabel(f"{name}, difference to the best ± {NOISE_ERRORS:g} se", fontsize=TEXT)
+    ax.set_xlabel(f"held-out {name}, difference to the best ± {NOISE_ERRORS:g} se", fontsize=TEXT)
     return ax
+
+
+#: Scores by which a table may be ranked, the first that it has: name, difference, its error.
+_RANKED_BY = (
+    ("mean CRPS", "crps_diff", "crps_dse"),
+    ("mean energy score", "energy_diff", "energy_dse"),
+    ("log score", "elpd_diff", "dse"),
+)
+
+
+def _leading(table: pd.DataFrame) -> tuple[str, str, str]:
+    for name, diff, error in _RANKED_BY:
+        if diff in table and table[diff].notna().any():
+            return name, diff, error
+    return "Hyvärinen score", "hyvarinen_diff", "hyvarinen_dse"

@@ -13,6 +13,7 @@ from lockquack.plots.style import (
     BLACK,
     SMALL,
     TEXT,
+    label_points,
     legend_above,
     literal,
     model_colours,
@@ -75,7 +76,6 @@ def plot_influence(
     ):
         (handles[name],) = ax.plot(each, "o", ms=size, mew=0, color=colour, alpha=0.8)
     moved = np.abs(together).sum(axis=0) / 2
-    _label(ax, together, np.argsort(-moved, kind="stable")[:worst], labels)
     ax.set_xlabel("observation that is left out", fontsize=TEXT)
     ax.set_ylabel("change of the weight without it", fontsize=TEXT)
     whole_ticks(ax)
@@ -83,20 +83,17 @@ def plot_influence(
     remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
     legend_above(ax, handles)
+    _label(ax, together, np.argsort(-moved, kind="stable")[:worst], labels)
     return ax
 
 
 def _label(ax: Axes, changes: Array, chosen: Places, labels: Sequence[str] | None) -> None:
-    """Write beside the largest change of each chosen observation, away from the edge."""
-    n = changes.shape[1]
+    """Write beside the largest change of each chosen observation."""
+    points = []
     for i in chosen.tolist():
-        height = changes[np.abs(changes[:, i]).argmax(), i]
-        if height == 0.0:
-            continue
-        ax.vlines(i, changes[:, i].min(), changes[:, i].max(), color=BLACK, lw=0.4, zorder=1)
-        left = i > 0.85 * n
-        ax.annotate(
-            str(i) if labels is None else literal(shortened(labels[i], 24)),
-            (float(i), height), (-4 if left else 4, 0), textcoords="offset points",
-            ha="right" if left else "left", va="center", fontsize=SMALL,
-        )  # fmt: skip
+        height = float(changes[np.abs(changes[:, i]).argmax(), i])
+        if height != 0.0:
+            ax.vlines(i, changes[:, i].min(), changes[:, i].max(), color=BLACK, lw=0.4, zorder=1)
+            label = str(i) if labels is None else literal(shortened(labels[i], 24))
+            points.append((float(i), height, label))
+    label_points(ax, points)

@@ -14,6 +14,7 @@ from lockquack.plots.style import (
     SMALL,
     TEXT,
     VERMILION,
+    label_points,
     letters_across,
     literal,
     new_axes,
@@ -25,9 +26,6 @@ from lockquack.totals import error_of_total
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-#: Share of the observations between two that are close to each other in the picture.
-_CLOSE = 0.15
 
 
 def plot_scores(
@@ -83,15 +81,6 @@ def plot_scores(
         ax.plot(place[chosen], values[chosen], "o", ms=size, mew=0, color=colour, alpha=0.8)
     lowest = np.argsort(values, kind="stable")[:worst]
     lowest = np.sort(lowest[values[lowest] < 0])
-    gaps = np.diff(lowest, prepend=-n, append=2 * n)
-    for i, before, after in zip(lowest, gaps[:-1], gaps[1:], strict=True):
-        label = str(i) if labels is None else literal(shortened(labels[i], 24))
-        # Away from the nearest other label.
-        left = after < min(before, _CLOSE * n)
-        ax.annotate(
-            label, (float(i), values[i]), (-4 if left else 4, 0), textcoords="offset points",
-            ha="right" if left else "left", va="center", fontsize=SMALL,
-        )  # fmt: skip
     error = f" ± {error_of_total(apart, case_weights):.1f}" if n > 1 else ""
     total = f"{values.sum():+.1f}".replace("-", "−")
     room = max(10, letters_across(ax) // 2 - 14)
@@ -104,4 +93,9 @@ def plot_scores(
     ax.margins(x=0.03, y=0.08)
     remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
+    label_points(ax, [(float(i), float(values[i]), _name(labels, int(i))) for i in lowest])
     return ax
+
+
+def _name(labels: Sequence[str] | None, i: int) -> str:
+    return str(i) if labels is None else literal(shortened(labels[i], 24))

@@ -206,3 +206,49 @@ def whole_ticks(axis: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+
+
+def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
+    """Write beside points, each label where it covers none that is there already, if it can.
+
+    Call it last: where labels are free depends on the limits of the axes.
+    """
+    ax.autoscale_view()
+    figure = ax.get_figure(root=True)
+    assert figure is not None, "axes are drawn on one"
+    to_points = 72.0 / figure.dpi
+    frame = ax.get_window_extent()
+    edges = frame.x0 * to_points, frame.x1 * to_points
+    taken: list[tuple[float, float, float, float]] = []
+    for x, y, text in points:
+        across, up = ax.transData.transform((x, y)) * to_points
+        boxes = {
+            (side, step): _label_box(across, up, side, step, len(text))
+            for step in _STEPS
+            for side in (1, -1)
+        }
+        inside = {at: box for at, box in boxes.items() if edges[0] <= box[0] < box[2] <= edges[1]}
+        free = [at for at, box in inside.items() if not any(_overlap(box, b) for b in taken)]
+        side, step = (free or list(inside) or list(boxes))[0]
+        taken.append(boxes[side, step])
+        ax.annotate(
+            text, (x, y), (4 * side, step * SMALL), textcoords="offset points",
+            ha="left" if side > 0 else "right", va="center", fontsize=SMALL,
+        )  # fmt: skip
+
+
+#: Where a label is tried, in lines above a point.
+_STEPS = (0.0, 1.1, -1.1, 2.2, -2.2, 3.3, -3.3)
+
+
+def _label_box(
+    across: float, up: float, side: int, step: float, letters: int
+) -> tuple[float, float, float, float]:
+    """Return the left, lower, right and upper end of a label, in points."""
+    near, far = across + 4 * side, across + side * (4 + 0.62 * SMALL * letters)
+    middle = up + step * SMALL
+    return min(near, far), middle - 0.5 * SMALL, max(near, far), middle + 0.5 * SMALL
+
+
+def _overlap(a: Sequence[float], b: Sequence[float]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

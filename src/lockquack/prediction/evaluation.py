@@ -18,6 +18,7 @@ from lockquack.numeric import as_generator
 from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.prediction.calibration import Calibrated, intervals_and_cdf
+from lockquack.prediction.distances import average_of_quantiles
 from lockquack.prediction.distribution import (
     PooledDistribution,
     ask_side_by_side,
@@ -32,6 +33,7 @@ from lockquack.prediction.examine import (
     examine_quadrature,
 )
 from lockquack.prediction.members import require_evaluable
+from lockquack.prediction.nodes import are_laid
 from lockquack.prediction.pooled import (
     GroupDistribution,
     Normalised,
@@ -73,6 +75,7 @@ class Evaluation:
     @cached_property
     def pooled(self) -> PooledDistribution:
         """The distributions of scalar outcomes; warns once where nodes do not resolve them."""
+        self.require_densities()
         pooled = distribution_of(*self.used, loo=self.loo, progressbar=self.progressbar)
         if pooled.holds_nodes:
             self._warn(*examine_quadrature(pooled.wrong, self.observations))
@@ -88,7 +91,9 @@ class Evaluation:
 
     @cached_property
     def _mixture(self) -> WeightedDraws:
-        """Draws of the models, mixed; not recalibrated."""
+        """Draws of the models, mixed, or their quantiles, averaged; not recalibrated."""
+        if not self.pool.operator.of_densities:
+            return average_of_quantiles(*self.used, loo=self.loo, random_seed=self.random_seed)
         return drawn_mixture(*self.used, loo=self.loo, rng=as_generator(self.random_seed))
 
     def steps(self, y: Array) -> Array:
@@ -131,18 +136,20 @@ class Evaluation:
 
     @property
     def is_evaluable(self) -> bool:
-        """Whether the densities of all models with weight are known anywhere."""
-        return all(source.can.evaluate for source in self.used[0].values())
+        """Whether the density of the pool is known anywhere, as those of models with weight."""
+        known = self.pool.operator.of_densities
+        return known and all(source.can.evaluate for source in self.used[0].values())
 
     @property
     def knows_density(self) -> bool:
-        """Whether the densities of all models with weight are known at the outcomes."""
-        return all(source.can.know_density for source in self.used[0].values())
+        """Whether the densities of all models with weight, and the pool's, are known there."""
+        known = self.pool.operator.of_densities
+        return known and all(source.can.know_density for source in self.used[0].values())
 
     def mixed(self, n: int, rng: np.random.Generator) -> Array:
         """Draw from a mixture by the draws that its models came with or make, (draw, n, d)."""
         self.warn_of_pareto("draws")
-        if self.pool.recalibration is not None:
+        if self.pool.recalibration is not None or not self.pool.operator.of_densities:
             drawn = cast(WeightedDraws, self.marginals)
             return drawn.sample(n, rng)[..., None].astype(np.int64 if drawn.whole else np.float64)
         return sample_mixture(*self.used, n, loo=self.loo, rng=rng)
@@ -154,6 +161,25 @@ class Evaluation:
         self._warn(*examine_density(self.used[0], result, self.observations))
         return result
 
+    @property
+    def known_log_densities(self) -> Array | None:
+        """Log densities at the outcomes, (n,), if they were computed or their nodes are laid."""
+        if "normalised" in self.__dict__:
+            return self.normalised.logp
+        sources, pool = self.used
+        of_all = pool.operator.vanishes_with_any
+        if not (self.is_scalar and self.is_evaluable) or not are_laid(
+            sources, loo=self.loo, of_all=of_all
+        ):
+            return None
+        pooled = distribution_of(sources, pool, loo=self.loo, progressbar=False)
+        if examine_quadrature(pooled.wrong, self.observations):
+            return None
+        logp, by = pooled.at_observed().logp, pool.recalibration
+        if by is None:
+            return logp
+        return logp + by.log_mean_density(*pooled.steps(self.observations.values.T))[0]
+
     def _normalise(self) -> Normalised:
         found, by = self._normalise_pool(), self.pool.recalibration
         if by is None:
@@ -161,7 +187,16 @@ class Evaluation:
         factor = by.log_mean_density(*self.steps(self.observations.values.T))
         return replace(found, logp=found.logp + factor[0])
 
+    def require_densities(self) -> None:
+        """Refuse what would take a density of an average of quantiles."""
+        if not self.pool.operator.of_densities:
+            raise UnsupportedError(
+                "An average of quantiles is known by these, and has no density that would follow "
+                "from the models'. Ask for its cdf, quantiles, intervals, moments or draws."
+            )
+
     def _normalise_pool(self) -> Normalised:
+        self.require_densities()
         sources, pool = self.used
         models = {name: self.models[name] for name in sources}
         if pool.operator.normalised:
@@ -191,7 +226,8 @@ class Evaluation:
 
     def steps_of(self, pools: Sequence[Pool], y: Array) -> list[Array]:
         """Probabilities below and above outcomes by several pools, each (2, 2, point, n)."""
-        if not self.are_evaluable:
+        of_densities = all(pool.operator.of_densities for pool in pools)
+        if not (self.are_evaluable and of_densities):
             return [replace(self, pool=pool).steps(y) for pool in pools]
         return list(ask_side_by_side(sources_of(self.models), pools, _steps, y, loo=self.loo))
 
@@ -204,6 +240,13 @@ class Evaluation:
         if not self.are_evaluable:
             drawn = self._marginals_of(pools)
             return {name: question(drawn[name], y) for name in names}
+        averages = {n: pool for n, pool in pools.items() if not pool.operator.of_densities}
+        if averages:
+            drawn = self._marginals_of(averages)
+            known = {name: question(drawn[name], y) for name in averages}
+            others = {name: pool for name, pool in pools.items() if name not in averages}
+            known |= self.ask_each(others, question, models=models) if others or models else {}
+            return {name: known[name] for name in names}
         answers = ask_side_by_side(
             sources,
             [*pools.values(), *map(OneModel, range(len(sources) if models else 0))],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from lockquack.prediction.members import (
     tails_to_try,
 )
 from lockquack.prediction.shared import NODES
-from lockquack.quadrature.grid import Grid, Integrand
+from lockquack.quadrature.grid import Components, Grid, Integrand
 from lockquack.quadrature.nodes import Nodes
 from lockquack.quadrature.spaced import TOLERANCE, Spaced
 
@@ -43,6 +44,14 @@ _BEYOND = 1e-13
 _MOST_OUTCOMES = 2**20
 
 
+@dataclass
+class Between:
+    """Where else the models of a group were evaluated, kept for all pools of them."""
+
+    halved: Spaced | None = None
+    panels: Grid | None = None
+
+
 @dataclass(frozen=True)
 class NodeGroup:
     """Nodes for some consecutive observations, and what they may have missed."""
@@ -54,6 +63,7 @@ class NodeGroup:
     missing: Array  # (K, obs): mass of each component that the nodes do not see
     pareto_k: Array  # (K, obs), zero unless leave-one-out
     observed: Array  # (K, obs): log densities of the components at the observed outcomes
+    between: Between = field(default_factory=Between)
 
     def log_norm(self, pool: Integrand) -> tuple[Array, Array]:
         """Log integral of a pool, (obs,), and a bound on its relative error."""
@@ -63,6 +73,19 @@ class NodeGroup:
             return total, np.zeros_like(total)
         integral = self.grid.integrate(pool)
         return integral.log_value[0], integral.relative_error[0]
+
+    def smooth(self, evaluate: Components, *pools: Integrand) -> Spaced | None:
+        """Return nodes between which pools are known too, halved if need be; None if not."""
+        nodes = self.grid
+        if not isinstance(nodes, Spaced):
+            return None
+        if all(map(nodes.is_smooth, pools)):
+            return nodes
+        if not nodes.can_be_halved():
+            return None
+        halved = self.between.halved or nodes.halved(evaluate)
+        self.between.halved = halved
+        return halved if all(map(halved.is_smooth, pools)) else None
 
 
 def counted_from(first: slice, obs: slice) -> slice:
@@ -94,7 +117,7 @@ def lay_nodes(
     if slices is not None:
         return _lay_anew(models, support, loo, pools, slices, progressbar)
     groups = every[0].observation_slices()
-    about = loo, support, len(groups)
+    about = _about(every, support, loo)
     kept = NODES.get(every, about)
     if kept is None:
         general = general_pools(len(models)) if len(models) <= _FEW_MODELS else []
@@ -104,6 +127,17 @@ def lay_nodes(
         kept = refine_nodes(kept, models, pool, loo=loo)
     NODES.keep(every, about, kept)
     return kept
+
+
+def are_laid(models: Mapping[str, Source], *, loo: bool, of_all: bool) -> bool:
+    """Whether nodes of all observations are kept from an earlier question."""
+    every = tuple(models.values())
+    return NODES.get(every, _about(every, support_of(models, of_all=of_all), loo)) is not None
+
+
+def _about(models: Sequence[Source], support: tuple[float, float], loo: bool) -> Any:
+    """Return what nodes depend on besides the models."""
+    return loo, support, len(models[0].observation_slices())
 
 
 def _lay_anew(

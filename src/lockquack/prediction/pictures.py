@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +12,9 @@ from lockquack.errors import ParameterError, UnsupportedError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
-from lockquack.operators.pool import OneModel, Pooling, PoolOfSome
+from lockquack.operators.pool import PoolOfSome
 from lockquack.plots import DensityPanel
-from lockquack.prediction.nodes import lay_nodes
-from lockquack.prediction.pooled import GroupDistribution
+from lockquack.prediction.curves import curves_of
 from lockquack.totals import average
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
     from lockquack.prediction.prediction import Prediction
 
-#: Points of a curve, and the probability beyond either end of it, unless its tails are heavy.
-_POINTS, _BEYOND = 400, 0.002
 #: Quantiles of the outcomes at which observations are drawn, where none are asked for.
 _TYPICAL = (0.125, 0.375, 0.625, 0.875)
 
@@ -231,6 +227,8 @@ def density_panels(
 ) -> list[DensityPanel]:
     """Evaluate predictions of some observations over their bulk."""
     shown = with_others(prediction, others)
+    for each in shown.values():
+        each._evaluation.require_densities()
     members: dict[str, Source] = {}
     for each in shown.values():
         for name, model in each.models.items():
@@ -241,64 +239,25 @@ def density_panels(
                 )
     require_same_observations(members)
     places = {name: k for k, name in enumerate(members)}
-    pools: dict[str, Pooling] = {
+    pools = {
         name: PoolOfSome(each.pool, tuple(places[m] for m in each.models))
         for name, each in shown.items()
     }
-    positions = [locate(prediction.observations, each) for each in obs]
-    return [_panel(prediction, position, members, pools, models) for position in positions]
-
-
-def _panel(
-    prediction: Prediction,
-    position: int,
-    members: Mapping[str, Source],
-    pools: Mapping[str, Pooling],
-    models: bool,
-) -> DensityPanel:
-    """Evaluate models, if they are drawn, and pools of them for one observation."""
-    one, loo, observations = slice(position, position + 1), prediction.loo, prediction.observations
-    pools = {name: pool.at(one) for name, pool in pools.items()}
-    each = {name: OneModel(k) for k, name in enumerate(members)}
-    (nodes,) = lay_nodes(
-        members,
-        loo=loo,
-        pools=[*pools.values(), *each.values()],
-        slices=[one],
-        of_all=False,
-        what="densities cannot be drawn",
-        progressbar=False,
-    )
-    of = partial(GroupDistribution, tuple(members.values()), loo=loo, group=nodes)
-    combined = {name: of(pool) for name, pool in pools.items()}
-    single = {name: of(pool) for name, pool in each.items()} if models else {}
-    observed = [float(observations.values[position, 0])] if prediction.observed else []
-    lows, highs = zip(*(_ends(of) for of in (*single.values(), *combined.values())), strict=True)
-    low, high = min([*observed, *lows]), max([*observed, *highs])
-    first = next(iter(combined.values()))
-    y = np.arange(low, high + 1) if first.discrete else np.linspace(low, high, _POINTS)
-    logp = first.log_components(y[:, None])
-
-    def density(of: GroupDistribution) -> Array:
-        logs = of.pool(logp, np.zeros(1, dtype=np.intp)) - of.norms[0]
-        return np.exp(logs + of.log_factor(y[:, None]))[:, 0]
-
-    return DensityPanel(
-        y,
-        {name: density(of) for name, of in single.items()},
-        {name: density(of) for name, of in combined.items()},
-        observed[0] if observed else None,
-        observations.describe(position),
-        first.discrete,
-    )
-
-
-def _ends(distribution: GroupDistribution) -> tuple[float, float]:
-    """Return where a curve begins and ends; heavy tails are cut to keep the bulk visible."""
-    levels = np.array([_BEYOND, 0.05, 0.95, 1.0 - _BEYOND])
-    lowest, low, high, highest = distribution.quantile(levels)[:, 0]
-    reach = high - low
-    return float(max(lowest, low - reach)), float(min(highest, high + reach))
+    observations = prediction.observations
+    positions = [locate(observations, each) for each in obs]
+    known = observations.values[:, 0] if prediction.observed else None
+    curves = curves_of(members, pools, positions, known, loo=prediction.loo, models_too=models)
+    return [
+        DensityPanel(
+            y=curve.y,
+            models={name: curve.densities[name] for name in (members if models else ())},
+            combinations={name: curve.densities[name] for name in pools},
+            observed=None if known is None else float(known[position]),
+            title=observations.describe(position),
+            discrete=curve.discrete,
+        )
+        for position, curve in zip(positions, curves, strict=True)
+    ]
 
 
 def locate(observations: Observations, obs: Any) -> int:

@@ -17,7 +17,7 @@ from lockquack.operators.pool import Pool, Pooling
 from lockquack.prediction.members import components, log_components, predictive_densities
 from lockquack.prediction.nodes import NodeGroup
 from lockquack.quadrature.beta import BetaTransform
-from lockquack.quadrature.continuous import ContinuousRows
+from lockquack.quadrature.continuous import ContinuousRows, resolved
 from lockquack.quadrature.discrete import DiscreteRows
 from lockquack.quadrature.grid import NODES, Components, Grid, Integrand, Rows
 from lockquack.quadrature.intervals import HasIntervals
@@ -28,6 +28,8 @@ from lockquack.quadrature.spaced import Spaced
 _SLACK = 1e-3
 #: Density slopes, in the log distance, below which quadrature needs no help with moments.
 _LIGHT = -8.0
+#: Relative error of a variance from which panels are asked for it.
+_RESOLVED = 1e-8
 #: Distances beyond this are as good as infinite.
 _FARTHEST = 1e300
 #: Steps, relative to the distance from the median, by which slopes in far tails are found, and the
@@ -128,12 +130,16 @@ class GroupDistribution(HasIntervals):
 
     def moments(self) -> Array:
         """Mean and variance, (2, n); NaN or infinite where the tails are too heavy for them."""
-        grid, rows, by = self.group.grid, self._distributed, self.pool.recalibration
+        grid, by = self.group.grid, self.pool.recalibration
+        if isinstance(grid, Spaced) and by is None:
+            mean, var, error = grid.moments(self.pool)
+            if (error < _RESOLVED).all():
+                return np.stack([mean, var])
+        rows = self._distributed
         light = isinstance(grid, Spaced) and grid.is_light
         if not isinstance(rows, ContinuousRows) or light:
             return np.stack(rows.moments())
-        if not isinstance(grid, Grid):  # tails are looked at on panels
-            grid = self._panels
+        grid = self._panels  # where tails are looked at
         slopes = _recalibrated_slopes(_tail_slopes(grid, self.pool), by)
         if slopes.max() > _LIGHT or grid.line.scale is not None:
             mean, var = self._heavy_moments(grid, slopes.max(axis=0))
@@ -151,7 +157,7 @@ class GroupDistribution(HasIntervals):
         """
         middle, scale = grid.line.middle()
         power = np.select([slope < -3.0 - _SLACK, slope < -2.0 - _SLACK], [1.0, 0.5])
-        evaluate, own = self._components(), self.pool
+        evaluate, own = self._evaluate, self.pool
 
         def weight(y: Array, rows: Rows) -> Array:
             return 2.0 * power[rows] * np.log(np.hypot(1.0, (y - middle[rows]) / scale[rows]))
@@ -170,7 +176,11 @@ class GroupDistribution(HasIntervals):
         def pool(logs: Array, rows: Rows) -> Array:
             return own(logs[:-1], rows)
 
-        rows, slopes = ContinuousRows.of(wide, pool, lambda: augmented), _tail_slopes(wide, pool)
+        wide = resolved(wide, pool, augmented)
+        self._keep(
+            Grid(wide.line, replace(wide.panels, log_components=wide.panels.log_components[:-1]))
+        )
+        rows, slopes = ContinuousRows.of(wide, pool), _tail_slopes(wide, pool)
         by = self.pool.recalibration
         if by is not None:
             rows = recalibrated_rows(rows, by)
@@ -204,39 +214,51 @@ class GroupDistribution(HasIntervals):
             return rows.recalibrated(by)
         return recalibrated_rows(rows, by)
 
+    @cached_property
     def _components(self) -> Components:
         return components(predictive_densities(self.models, self.group.obs, loo=self.loo))
+
+    def _evaluate(self, y: Array, rows: Rows) -> Array:
+        """Log densities of the models at other outcomes; draws are weighted when first asked."""
+        return self._components(y, rows)
 
     @cached_property
     def _rows(self) -> ContinuousRows | DiscreteRows:
         group, by = self.group, self.pool.recalibration
         # What lies beyond the outermost nodes is nothing, unless tails are made heavier.
-        if isinstance(group.grid, Spaced) and (by is None or np.minimum(by.a, by.b).min() >= 1):
-            smooth = group.grid.smooth(lambda y, rows: self._components()(y, rows), self.pool)
-            if smooth is not None:
-                return ContinuousRows.of(smooth.on_panels(), self.pool, lambda: smooth.interpolate)
+        heavier = by is not None and np.minimum(by.a, by.b).min() < 1
+        smooth = None if heavier else group.smooth(self._evaluate, self.pool)
+        if smooth is not None:
+            grid = resolved(smooth.panels, self.pool, smooth.interpolate)
+            return ContinuousRows.of(grid, self.pool)
         if group.grid is not None:
-            return ContinuousRows.of(self._panels, self.pool, self._components)
+            grid = resolved(self._panels, self.pool, self._evaluate)
+            return ContinuousRows.of(self._keep(grid), self.pool)
         assert group.outcomes is not None
         rows = np.arange(group.nodes.logp.shape[-1])
         log_mass = self.pool(group.nodes.logp, rows) + group.nodes.log_measure
         return DiscreteRows.of(group.outcomes, log_mass)
 
+    def _keep(self, panels: Grid) -> Grid:
+        """Keep panels for other pools of the same models."""
+        self.group.between.panels = panels
+        return panels
+
     @cached_property
     def _panels(self) -> Grid:
         """Panels that resolve the pool, tails included."""
-        grid = self.group.grid
+        grid, evaluate, by = self.group.grid, self._evaluate, self.pool.recalibration
         assert grid is not None
-        if isinstance(grid, Grid):
-            return grid
-        evaluate, by = self._components(), self.pool.recalibration
-        laid = Grid.lay(evaluate, grid.line).refined(evaluate, self.pool)
+        laid = self.group.between.panels or grid
+        if not isinstance(laid, Grid):
+            laid = Grid.lay(evaluate, laid.line)
+        laid = laid.refined(evaluate, self.pool)
         least = 1.0 if by is None else float(np.minimum(by.a, by.b).min())
-        if least >= 1.0 or _tail_slopes(laid, self.pool).max() > _LIGHT:
-            return laid
-        # Probabilities of tails are raised to that power, and so is, nearly, the density there.
-        powers = [partial(_raised, self.pool, power) for power in (least, least / 2)]
-        return laid.refined(evaluate, *powers)
+        if least < 1.0 and _tail_slopes(laid, self.pool).max() <= _LIGHT:
+            # Probabilities of tails are raised to that power, and so is, nearly, the density.
+            powers = [partial(_raised, self.pool, power) for power in (least, least / 2)]
+            laid = laid.refined(evaluate, *powers)
+        return self._keep(laid)
 
 
 def _raised(pool: Integrand, power: float, logs: Array, rows: Rows) -> Array:

@@ -18,23 +18,27 @@ _FAR = 10.0 ** np.arange(2, 7)
 _OBSERVATIONS = 20
 
 
-def heaviest_tail(models: Mapping[str, Source], pool: Pool) -> tuple[int, float] | None:
+def heaviest_tail(
+    models: Mapping[str, Source], pool: Pool, limit: float | None = None
+) -> tuple[int, float] | None:
     """Find an observation at which the pool is too heavy to have an integral.
 
     A density that falls like distance^s along a ray has an integral if s < −d, d the number of
-    components. The slope of the log density in the log distance is looked at far out, in both
-    directions of every component. Returns the observation and the worst slope, or None.
+    components; another ``limit`` is for other integrals. The slope of the log density in the log
+    distance is looked at far out, in both directions of every component. Returns the observation
+    and the worst slope, or None.
     """
     first = next(iter(models.values()))
     y = first.observations.values
     n, d = y.shape
+    limit = -d if limit is None else limit
     spread = np.maximum(np.ptp(y, axis=0), np.abs(y).max(axis=0) * 1e-3 + 1e-300)
     worst: tuple[int, float] | None = None
     for i in np.unique(np.linspace(0, n - 1, _OBSERVATIONS).astype(int)).tolist():
         for j in range(d):
             for sign in (-1.0, 1.0):
                 slope = _slope(models, pool.at(slice(i, i + 1)), i, sign * np.eye(d)[j] * spread)
-                if slope >= -d and (worst is None or slope > worst[1]):
+                if slope >= limit and (worst is None or slope > worst[1]):
                     worst = i, slope
     return worst
 

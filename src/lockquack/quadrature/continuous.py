@@ -56,6 +56,20 @@ _NEARLY = 0.1
 _KNOWN_HEIGHT = 1e3 * _ACCURATE
 
 
+def resolved(grid: Grid, pool: Integrand, components: Components) -> Grid:
+    """Halve panels until a pool is known between their nodes too."""
+    log_norm = grid.integrate(pool).log_value[0]
+    for _ in range(_MAX_HALVINGS):
+        logs = _normalised_logs(grid, pool, log_norm)
+        rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
+        rough &= grid.panels.stop - grid.panels.start > 1e-10
+        rough &= _noise(logs, grid.panels.noise) < _ACCURATE
+        if not rough.any():
+            break
+        grid = grid.halved(components, rough)
+    return grid
+
+
 @dataclass(frozen=True)
 class ContinuousRows:
     """One distribution on the line for each row, normalised."""
@@ -70,20 +84,10 @@ class ContinuousRows:
     relative_error: Array  # (row,)
 
     @classmethod
-    def of(
-        cls, grid: Grid, pool: Integrand, components: Callable[[], Components]
-    ) -> ContinuousRows:
-        """Take a pool of what is known on a grid; evaluate more where that is not enough."""
+    def of(cls, grid: Grid, pool: Integrand) -> ContinuousRows:
+        """Take a pool of what is known on a grid that :func:`resolved` made fine enough."""
         integral = grid.integrate(pool)
         log_norm = integral.log_value[0]
-        for _ in range(_MAX_HALVINGS):
-            logs = _normalised_logs(grid, pool, log_norm)
-            rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
-            rough &= grid.panels.stop - grid.panels.start > 1e-10
-            rough &= _noise(logs, grid.panels.noise) < _ACCURATE
-            if not rough.any():
-                break
-            grid = grid.halved(components(), rough)
         panels = grid.panels
         row, start, stop, logs = halve(
             panels.row, panels.start, panels.stop, _normalised_logs(grid, pool, log_norm)

@@ -108,7 +108,9 @@ class Line:
         with np.errstate(divide="ignore"):
             log_slope = np.log(slope)
         y, log_stretch = self.outcomes(z)
-        return y, log_slope + log_stretch
+        # Infinitely far out is nowhere to look: what mass there is will be missed.
+        nowhere = np.isneginf(log_stretch) | np.isposinf(log_slope)
+        return y, np.where(nowhere, -np.inf, np.where(nowhere, 0.0, log_slope) + log_stretch)
 
     def outcomes(self, z: Array) -> tuple[Array, Array]:
         """Return y(z) and log dy/dz, −inf where y would take more digits than there are."""
@@ -149,8 +151,8 @@ class Line:
 
     def noise(self, y: Array) -> Array:
         """Relative error of the distance to the nearest end of the support, by rounding of y."""
-        near = np.minimum(y - self.support[0], self.support[1] - y)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            near = np.minimum(y - self.support[0], self.support[1] - y)
             noise = np.spacing(np.abs(y)) / near
         return np.where(np.isfinite(noise), noise, 0.0)
 
@@ -283,6 +285,18 @@ class Grid:
             np.concatenate([middle, panels.stop[which]]),
         )
         return Grid(self.line, panels[~which].join(halves))
+
+    def cut_at(self, components: Components, y: Array) -> Grid:
+        """Make an outcome of each row, (rows,), the end of panels; the others stay as they are."""
+        panels, at = self.panels, self.line.locate(y, np.arange(self.n_rows))[self.panels.row]
+        inside = (panels.start < at) & (at < panels.stop)
+        if not inside.any():
+            return self
+        row, middle = np.tile(panels.row[inside], 2), at[inside]
+        start = np.concatenate([panels.start[inside], middle])
+        stop = np.concatenate([middle, panels.stop[inside]])
+        halves = _evaluate(components, self.line, row, start, stop)
+        return Grid(self.line, panels[~inside].join(halves))
 
     def nodes(self) -> Nodes:
         """Return all nodes of each row with their log quadrature weights, padded."""

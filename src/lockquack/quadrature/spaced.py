@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -31,6 +32,9 @@ from lockquack.quadrature.nodes import Nodes
 _SPACING, _BENT_SPACING, _MAX_HALVINGS = 0.6, 0.5, 2
 #: Estimate of a relative error that is accepted; the error itself is mostly much smaller.
 TOLERANCE = 5e-9
+#: Spreads beyond the outermost places of modes where the nodes begin: there, a normal density is
+#: negligible.
+_BEYOND = 1.2
 #: Nodes that are added at either end where these are not yet far enough out, and how often.
 _EXTENSION, _MAX_EXTENSIONS = 4, 10
 #: Share in an integral that the outermost node may have.
@@ -50,7 +54,7 @@ _SWING = 0.5
 #: Error of log densities between nodes, times their share, that is accepted.
 _SMOOTH = 2e-9
 #: Most nodes that are halved for it: panels would be as many.
-_FEW = 64
+_FEW = 128
 #: Nodes from one break point to the next where nodes become panels.
 _STRIDE = 4
 
@@ -86,7 +90,7 @@ class Spaced:
         if ((high - low) / widths).max() > _MOST_UNEQUAL or np.isfinite(line.inner).any():
             return None
         middle, spread = (low + high) / 2, widths / (2 * _OUTERMOST)
-        reach = _straighten((high - low) / 2 / spread, heavy)
+        reach = _straighten((high - low) / 2 / spread + _BEYOND, heavy)
         spacing = _BENT_SPACING if heavy else _SPACING
         n_nodes = int(np.ceil(2 * reach.max() / spacing)) + 1
         step = 2 * reach / (n_nodes - 1)
@@ -127,23 +131,31 @@ class Spaced:
                 return nodes
             if not error <= tolerance ** (0.5**left):  # NaN too
                 break
-            nodes = nodes._halved(components)
+            nodes = nodes.halved(components)
         return Grid.lay(components, self.line).refined(components, *pools, tolerance=tolerance)
 
     def nodes(self) -> Nodes:
         """Return the nodes with their log quadrature weights."""
         return Nodes(self.log_components, self._places()[1])
 
-    def smooth(self, components: Components, pool: Integrand) -> Spaced | None:
-        """Return nodes between which densities are known too, halved if need be; None if not."""
-        if self._is_smooth(pool):
-            return self
-        if self.log_components.shape[1] > _FEW:
-            return None
-        halved = self._halved(components)
-        return halved if halved._is_smooth(pool) else None
+    def can_be_halved(self) -> bool:
+        """Whether halving the spacing takes no more nodes than panels would."""
+        return self.log_components.shape[1] <= _FEW
 
-    def _is_smooth(self, pool: Integrand) -> bool:
+    def moments(self, pool: Integrand) -> tuple[Array, Array, Array]:
+        """Mean and variance of a pool, and the relative error of the latter at most, (row,)."""
+        y, _ = self._places()
+        share = self._shares([pool])[0][0]
+        middle = y[len(y) // 2]
+        mean = (share * (y - middle)).sum(axis=0)
+        squares = share * np.square(y - middle - mean)
+        var = squares.sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = squares / var
+            error = _fall(spread[None])[0] + 10.0 * (spread[0] + spread[-1])
+        return middle + mean, var, error
+
+    def is_smooth(self, pool: Integrand) -> bool:
         """Whether log densities between the nodes are known as well as those at them.
 
         Every second node is predicted from the others.
@@ -170,8 +182,9 @@ class Spaced:
         y, _ = self._places()
         return y[0], y[-1]
 
-    def on_panels(self) -> Grid:
-        """Return panels between the outermost nodes, with interpolated components."""
+    @cached_property
+    def panels(self) -> Grid:
+        """Panels between the outermost nodes, with interpolated components."""
         return Grid.lay(self.interpolate, self.panel_line(), tails=False)
 
     def panel_line(self) -> Line:
@@ -195,7 +208,8 @@ class Spaced:
         y, _ = empty._places()
         return replace(self, log_components=components(y, np.arange(self.n_rows)))
 
-    def _halved(self, components: Components) -> Spaced:
+    def halved(self, components: Components) -> Spaced:
+        """Return nodes at half the distance."""
         count = self.log_components.shape[1]
         between = replace(self, start=self.start + self.step / 2)._evaluated(components, count - 1)
         logs = np.empty((len(self.log_components), 2 * count - 1, self.n_rows))

@@ -118,6 +118,7 @@ class _Gatherer:
                     methods,
                     cv=cv,
                     by=_covariates(self.fit),
+                    rule=rule if rule.is_by_distance else None,
                     hyvarinen=cast("Hyvarinen", rule) if rule.needs_derivatives else None,
                     scores=self.fit.scores,
                     recalibrated=self.fit.recalibration is not None,
@@ -208,7 +209,9 @@ def gather_contents(
     if not why_not and not isinstance(densities, Missing):
         choice = gatherer.choice(influence)
     pareto = gatherer.pareto(why_not)
-    remarks = {each.topic: each for each in reversed([*fit.remarks, *gatherer.remarks])}
+    of_influence = [] if isinstance(influence, Missing) else influence.remarks
+    all_remarks = [*fit.remarks, *of_influence, *gatherer.remarks]
+    remarks = {each.topic: each for each in reversed(all_remarks)}
     said = list(remarks.values())[::-1]
     return Contents(fit, influence, comparison, calibration, densities, choice, pareto, said)
 

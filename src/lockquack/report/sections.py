@@ -15,9 +15,10 @@ from lockquack import __version__
 from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.methods.comparison import Comparison
 from lockquack.models.ways import counted_ways
-from lockquack.plots import plot_compare, plot_densities, plot_pit
+from lockquack.plots import plot_densities, plot_pit
 from lockquack.prediction.pictures import weight_of
 from lockquack.remarks import Remark
+from lockquack.report.comparing import FEW_MODELS, methods_side_by_side
 from lockquack.report.contents import PROBABILITIES, Choice, Contents, Missing, best_model
 from lockquack.report.figures import draw_inline
 from lockquack.report.markup import (
@@ -28,7 +29,6 @@ from lockquack.report.markup import (
     definitions,
     explanation,
     figure,
-    folded,
     numbers,
     paragraph,
     section,
@@ -51,10 +51,12 @@ if TYPE_CHECKING:
 
     from lockquack.combination.combination import Combination
 
+_SE = "±\u00a0se"
+#: Columns of the table of scores, and their headings.
+_SCORES = {"score": "score", "score_se": _SE, "diff": "difference", "diff_se": _SE}
+_SCORES |= {"mcse": "mcse", "elpd": "elpd", "elpd_se": _SE}
 #: Level of the test of uniformity.
 _LEVEL = 0.05
-#: Models whose weights by every method fit into the table of methods.
-_FEW_MODELS = 6
 #: Observations in the table of influence.
 _MOST_INFLUENTIAL = 6
 _PACKAGES = ("numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz")
@@ -210,7 +212,7 @@ def influence(contents: Contents) -> Section:
     rows = found.to_dataframe(_MOST_INFLUENTIAL)
     weights = [str(column) for column in rows if str(column).startswith("weight[")]
     columns = [numbers("moved", rows["moved"], 3)]
-    if len(weights) <= _FEW_MODELS:
+    if len(weights) <= FEW_MODELS:
         columns += [numbers(name.removeprefix("weight")[1:-1], rows[name], 3) for name in weights]
     columns.append(numbers("score difference", rows["difference"], 2))
     drawn = draw_inline("influence", lambda axes: found.plot(ax=axes[0]), 2.7)
@@ -232,12 +234,11 @@ def scores(contents: Contents) -> Section:
     fit = contents.fit
     rows = fit.to_dataframe()
     columns = [
-        numbers("score", rows["score"], 1),
-        numbers("±\u00a0se", rows["score_se"], 1),
-        numbers("difference", rows["diff"], 1),
-        numbers("±\u00a0se", rows["diff_se"], 1),
-        numbers("mcse", rows["mcse"], 2),
+        numbers(title, rows[name], 2 if name == "mcse" else 1)
+        for name, title in _SCORES.items()
+        if name in rows
     ]
+    beside = " elpd: the log score of the same predictions." if "elpd" in rows else ""
     best = best_model(fit)
     drawn = draw_inline("scores", lambda axes: fit.plot_scores(best, ax=axes[0]), 2.7)
     caption = (
@@ -250,77 +251,11 @@ def scores(contents: Contents) -> Section:
             f"Totals of {score_name(fit)}. Difference: to the combination, with its paired "
             "standard error; mcse: the part of the error that comes from the finite number of "
             "draws. The combination is scored on the observations to which its weights were "
-            "fitted, which flatters it a little."
+            f"fitted, which flatters it a little.{beside}"
         ),
         side_by_side(table("model", rows.index, columns), figure(drawn, caption)),
-        *_methods(contents.comparison),
+        *methods_side_by_side(contents.comparison),
     )
-
-
-def _methods(comparison: Comparison | Missing) -> list[str]:
-    """Show all methods and models side by side, or say why not."""
-    if isinstance(comparison, Missing):
-        return [paragraph(f"Methods were not compared. {comparison.why}", soft=True)]
-    parts = [
-        paragraph(
-            "All methods and models side by side. Here the weights were fitted to some of the "
-            "observations and scored on the others, fold by fold, so that no method is flattered. "
-            "A difference of less than two standard errors is noise; one that so many comparisons "
-            "could show by chance is unclear. CRPS (smaller is better) and RMSE are in units of "
-            "the outcome; coverage and mean width are those of 90 % intervals."
-        ),
-        paragraph(" ".join(filter(None, (comparison.advice, comparison.caution)))),
-    ]
-    if len(comparison) > 1:
-        height = 0.7 + 0.23 * len(comparison)
-        drawn = draw_inline("compare", lambda axes: plot_compare(comparison, ax=axes[0]), height)
-        parts.append(figure(drawn, "Differences to the best method, with two standard errors."))
-    parts.append(table("method", comparison.index, _columns_of_methods(comparison)))
-    if (comparison["verdict"] == "not known").any():
-        missing = (
-            "Where no log score is shown, it is not known: the combination has a normaliser, "
-            "which takes the models' densities away from the observed outcomes. The Hyvärinen "
-            "score needs none."
-        )
-        parts.append(paragraph(missing, soft=True))
-    left_out = [paragraph(line, soft=True) for line in comparison.left_out()]
-    if left_out:
-        parts.append(folded("Methods that were left out, and why", *left_out))
-    return parts
-
-
-def _columns_of_methods(comparison: Comparison) -> list[Column]:
-    """Verdicts, those scores that are known, and the weights of the models if they are few."""
-    headings = {
-        "elpd": "log score",
-        "elpd_diff": "difference",
-        "dse": "±\u00a0se",
-        "hyvarinen": "Hyvärinen score",
-        "hyvarinen_diff": "difference",
-        "hyvarinen_dse": "±\u00a0se",
-    }
-    known = [column for column in headings if comparison[column].notna().any()]
-    weights = [str(column) for column in comparison if str(column).startswith("weight[")]
-    names = [column.removeprefix("weight[").removesuffix("]") for column in weights]
-    return [
-        ("verdict", list(comparison["verdict"])),
-        ("flags", list(comparison["flags"])),
-        *(numbers(headings[column], comparison[column], 1) for column in known),
-        *_metrics(comparison),
-        *(
-            numbers(f"weight of {name}", comparison[column], 2)
-            for name, column in zip(names, weights, strict=True)
-            if len(weights) <= _FEW_MODELS
-        ),
-    ]
-
-
-def _metrics(comparison: Comparison) -> list[Column]:
-    """Measures of the held-out predictions, those that are known."""
-    known = [name for name in comparison.attrs["metrics"] if comparison[name].notna().any()]
-    said = {"crps": "CRPS", "rmse": "RMSE", "r2": "R²"}
-    texts = {name: [f"{value:.3g}" for value in comparison[name]] for name in known}
-    return [(said.get(name, name.partition("_")[0]), texts[name]) for name in known]
 
 
 def calibration(contents: Contents) -> Section:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Models that a table shows, and letters of their names.
 _ROWS_SHOWN, _NAME = 30, 28
+#: Short headings of what stands beside the weights.
+_HEADINGS = {"weight_5%": "5%", "weight_95%": "95%", "weight_min": "min", "weight_max": "max"}
 KINDS: dict[Kind, str] = {
     "loo": "leave-one-out",
     "in-sample": "in-sample",
@@ -100,7 +102,8 @@ def solution_lines(fit: Combination) -> list[str]:
     varies = [] if fit.design is None else [fit.what_varies]
     parameters = [_on_a_line(shown), ""] if shown else []
     changed = what_was_recalibrated(fit)
-    return [*varies, *parameters, *changed, fit.fitter.certificate(fit.solution), *fit.ways]
+    certificate = fit.fitter.certificate(fit.solution)
+    return [*varies, *parameters, *changed, certificate, *fit.ways, *fit._what_is_unknown]
 
 
 def what_was_recalibrated(fit: Combination) -> list[str]:
@@ -129,7 +132,10 @@ def rounded_table(table: pd.DataFrame) -> pd.DataFrame:
         most = table["weight"].iloc[1:].nlargest(_ROWS_SHOWN).index
         table = table.loc[[table.index[0], *most]]
     shown = pd.DataFrame(
-        {name: [_rounded(str(name), value) for value in table[name]] for name in table},
+        {
+            _HEADINGS.get(str(name), name): [_rounded(str(name), value) for value in table[name]]
+            for name in table
+        },
         index=[shortened(str(name), _NAME) for name in table.index],
     )
     if more > 0:

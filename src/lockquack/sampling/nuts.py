@@ -67,6 +67,7 @@ def draw_nuts(
     chains: int,
     draws: int,
     rng: np.random.Generator,
+    tune: int = _TUNE,
     jitter: float = 0.1,
 ) -> tuple[Array, int]:
     """Draw from a density, (chain, draw, D), from beside a start; return divergences too.
@@ -97,7 +98,7 @@ def draw_nuts(
     found = nutpie.sample(
         compiled,
         draws=draws,
-        tune=_TUNE,
+        tune=tune,
         chains=chains,
         cores=1,  # Python evaluates one at a time anyway
         seed=int(rng.integers(2**31)),
