@@ -2,9 +2,10 @@
 
 ``python benchmarks/covariates.py time`` fits many groups and many observations, from densities that
 are given. ``python benchmarks/covariates.py worth`` simulates data sets in which constant weights
-are right, and some in which they are not. ``python benchmarks/covariates.py softmax`` fits the same
-log densities by convex weights, by a softmax drawn from its posterior, and by a program of the
-same in NumPyro, where that is installed. All print a table, of processor seconds.
+are right, and some in which they are not (``worth "constant, stack"``: only these). ``python
+benchmarks/covariates.py softmax`` fits the same log densities by convex weights, by a softmax drawn
+from its posterior, and by a program of the same in NumPyro, where that is installed. All print a
+table, of processor seconds.
 """
 
 from __future__ import annotations
@@ -71,11 +72,13 @@ def a_spline(rng: np.random.Generator, n: int) -> lq.Spline:
     return lq.Spline(rng.uniform(size=n), df=20, name="x")
 
 
-def worth(data_sets: int = 50) -> None:
+def worth(only: str = "", data_sets: int = 50) -> None:
     """Simulate data sets; print test scores minus those of constant weights, in nats."""
     warnings.simplefilter("ignore")
     for name, simulate in (("constant", constant_truth), ("spread grows with x", growing_spread)):
         for method in ("lock", "stack"):
+            if only not in f"{name}, {method}":
+                continue
             found = [compare_once(simulate, method, seed) for seed in range(data_sets)]
             gain, se, spread = (np.array(each) for each in zip(*found, strict=True))
             mean, error = gain.mean(), gain.std(ddof=1) / np.sqrt(data_sets)
@@ -191,4 +194,4 @@ def by_numpyro(logp: Array, functions: Array) -> None:
 
 
 if __name__ == "__main__":
-    {"time": times, "worth": worth, "softmax": softmaxes}[sys.argv[1]]()
+    {"time": times, "worth": worth, "softmax": softmaxes}[sys.argv[1]](*sys.argv[2:])

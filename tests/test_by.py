@@ -23,7 +23,7 @@ from lockquack.errors import (
     UnsupportedError,
 )
 from lockquack.report import sections
-from tests.helpers import lock
+from tests.helpers import lock, shown
 
 N = 60
 SIDE = np.where(np.arange(N) % 3 == 0, "left", "right")
@@ -196,6 +196,7 @@ def test_cross_validation_finds_what_there_is_and_no_more(models, x):
     assert "do not ask for it" in repr(lq.stack(models, by=nothing))
 
 
+@pytest.mark.filterwarnings("ignore:There are only:lockquack.errors.LikelihoodWarning")
 def test_case_weights_count_like_repetitions(models, x):
     twice = np.repeat(np.arange(N), np.arange(N) % 3)
     y = next(iter(models.values())).observations.values[:, 0]
@@ -324,7 +325,7 @@ def test_everything_after_the_weights(models, x, tmp_path):
     again = lq.load(tmp_path / "fit.nc")
     np.testing.assert_array_equal(again.weights, fit.weights)
     xr.testing.assert_allclose(again.weights_at(), fit.weights_at())
-    assert repr(again) == repr(fit)
+    assert shown(again) == shown(fit)
     assert fit.pit(loo=True).sizes == {"obs_id": N}
     assert fit.sample(5, random_seed=1)["posterior_predictive/y"].sizes["obs_id"] == N
     with pytest.raises(UnsupportedError, match="posterior"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import lockquack as lq
 from lockquack.errors import IdentifiabilityWarning, ParameterError, UnsupportedError
 from lockquack.fitting import gated
 from lockquack.fitting.basis import features, groups, splines, together
+from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.gate import GatedObjective
 from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
@@ -80,10 +82,11 @@ def test_slopes_are_those_of_finite_differences(operator, rule):
     assert np.isfinite(value)
 
 
-def exact_weights(p, group, without=None):
+def exact_weights(p, group, counts=None):
     """Integrate the first weight of each of two groups over the posterior of its gate.
 
-    Given μ and σ the groups are independent, so it is two integrals in one over the plane.
+    Observations may count more or less often than once. Given μ and σ the groups are independent,
+    so it is two integrals in one over the plane.
     """
     mu, by_mu = hermegauss(40)
     sigma = (np.arange(160) + 0.5) / 40
@@ -93,11 +96,10 @@ def exact_weights(p, group, without=None):
     inner = []
     for g in range(2):
         inside = group == g
-        if without is not None:
-            inside = inside & (np.arange(len(group)) != without)
+        often = np.ones(len(group)) if counts is None else counts
         likelihood = np.ones_like(weight)
-        for first, second in p[:, inside].T:
-            likelihood *= weight * first + (1 - weight) * second
+        for first, second, count in zip(*p[:, inside], often[inside], strict=True):
+            likelihood *= (weight * first + (1 - weight) * second) ** count
         inner.append((likelihood @ by_u, (likelihood * weight) @ by_u))
     outer = by_mu[:, None] * np.exp(-0.5 * sigma**2)
     norm = (outer * inner[0][0] * inner[1][0]).sum()
@@ -121,13 +123,94 @@ def test_posterior_means_are_integrals(models, fit):
 def test_leaving_one_out_by_importance_is_the_integral_without_it(models, fit):
     p = np.exp([model.loo().logp for model in models.values()])
     here = np.array([0, 1, 7])
-    scores, high = gated._without_each(fit.fitter, fit.objective.at(here))
+    scores, high = gated._without_each(fit.fitter, fit.objective.at(here), fit.solution.x)
     assert not high.any()
     for i, score in zip(here, scores, strict=True):
         group = (SIDE == "right").astype(int)
-        weight = exact_weights(p, group, without=i)[group[i]]
+        weight = exact_weights(p, group, 1.0 - np.eye(N)[i])[group[i]]
         expected = np.log(weight * p[0, i] + (1 - weight) * p[1, i])
         assert score == pytest.approx(expected, abs=0.02)
+
+
+def changes_without(p, i):
+    """Change of the first weight of each group without an observation, by quadrature."""
+    group = (SIDE == "right").astype(int)
+    return exact_weights(p, group, 1.0 - np.eye(N)[i]) - exact_weights(p, group)
+
+
+def test_influence_is_the_integral_without_each_observation(models, fit):
+    p = np.exp([model.loo().logp for model in models.values()])
+    found = fit.influence()
+    assert not found.exact.any()
+    assert "importance weights of the posterior's draws" in found.lines[1]
+    np.testing.assert_allclose(found.changes.sum("model"), 0.0, atol=1e-12)
+    some = np.arange(0, N, 3)
+    expected = np.array([changes_without(p, i).mean() for i in some])  # groups are of one size
+    apart = found.changes.values[0, some] - expected
+    assert np.sqrt(np.square(apart).mean()) < 0.2 * np.sqrt(np.square(expected).mean())
+    scores, _ = gated._without_each(fit.fitter, fit.objective, fit.solution.x)
+    alone = fit.pointwise.sel(model=found.against).values
+    np.testing.assert_allclose(found.differences.values, scores - alone, rtol=1e-9)
+    assert found.plot() is not None
+    assert "Influence of single" in str(sections.influence(SimpleNamespace(influence=found)))
+
+
+def test_what_is_drawn_again_is_the_integral_too(models, fit, monkeypatch):
+    monkeypatch.setattr(gated, "_DRAWS", 100)
+    p = np.exp([model.loo().logp for model in models.values()])
+    some = np.array([0, 7])
+    fitter = fit.fitter.exactly()
+    assert fitter.is_exact(some).all()
+    for i, x in zip(some, fitter.without_each(some, fit.solution.x), strict=True):
+        expected = exact_weights(p, (SIDE == "right").astype(int), 1.0 - np.eye(N)[i])
+        spread = 4 * fit.weights_se.values[0, :2] / np.sqrt(200)
+        np.testing.assert_array_less(np.abs(x[0, :2] - expected), spread)
+
+
+def test_weights_that_cannot_be_relied_on_are_drawn_again(models, fit, monkeypatch):
+    """Outcomes that count a hundred times move the posterior away from its draws."""
+    p = np.exp([model.loo().logp for model in models.values()])
+    worst = np.argsort(p[1] / p[0] * np.where(SIDE == "left", 1.0, -1.0))[-2:]
+    counts = np.ones(N) + 100.0 * np.eye(N)[worst]
+    _, reliable = fit.fitter._regating.importance(counts)
+    assert not reliable.any()
+    monkeypatch.setattr(gated, "_SHORTLY", (2, 200))
+    for u, x in zip(counts, fit.fitter.refit_many(counts, fit.solution.x), strict=True):
+        expected = exact_weights(p, (SIDE == "right").astype(int), u)
+        np.testing.assert_allclose(x[0, :2], expected, atol=0.03)
+
+
+def test_bootstrap_replicates_are_integrals(models, fit):
+    p = np.exp([model.loo().logp for model in models.values()])
+    draws = fit.bootstrap(30, random_seed=5)
+    assert dict(draws.sizes) == {"draw": 30, "model": 2, "obs_id": N}
+    np.testing.assert_allclose(draws.sum("model"), 1.0)
+    group = (SIDE == "right").astype(int)
+    counts = bootstrap_counts(np.random.default_rng(5), 30, N)
+    exact = np.stack([exact_weights(p, group, u) for u in counts])
+    apart = draws.values[:, 0, :2] - exact
+    assert np.sqrt(np.square(apart).mean()) < 0.2 * exact.std(axis=0).mean()
+    np.testing.assert_allclose(draws.values[:, 0, :2].std(axis=0), exact.std(axis=0), rtol=0.15)
+
+
+def test_an_observation_that_does_not_count_moves_nothing(models, fit):
+    counts = np.ones(N)
+    counts[3] = 0.0
+    densities = replace(fit.objective.densities, case_weights=counts)
+    fitter = replace(fit.fitter, objective=replace(fit.objective, densities=densities))
+    (found,) = fitter.without_each(np.array([3]), fit.solution.x)
+    np.testing.assert_allclose(found, fit.solution.x, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+def test_coordinates_of_a_gate_lead_back_to_it(operator):
+    fit = lq.combine(lq.example_models(), operator, lq.LogScore())
+    basis = groups(np.arange(N) % 3, 3)
+    sampler = gate_of(fit.objective, basis)._sampler(1.0, fit.solution.x)
+    size = sum(sampler.objective.sizes) + sampler.chart.ways.shape[1]
+    x = sampler.natural(0.3 * np.random.default_rng(1).normal(size=size))
+    np.testing.assert_allclose(sampler.natural(sampler.free(x)), x, atol=1e-8)
 
 
 def test_a_mixture_of_mean_weights_is_the_posterior_predictive(fit):
@@ -182,8 +265,6 @@ def test_draws_of_the_posterior_are_drawn_anew(fit):
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (lambda fit: fit.bootstrap(3), "fit.posterior"),
-        (lambda fit: fit.influence(), "left out"),
         (lambda fit: fit.sandwich(), "fit.posterior"),
         (lambda fit: fit.posterior(2, prior=0.5), "effects"),
     ],
@@ -251,6 +332,10 @@ def test_what_is_common_scores_best_with_the_mean_weights(models, monkeypatch, o
     np.testing.assert_allclose(slopes, 0.0, atol=1e-2 * abs(value(z)[0]))
     assert fit.fitter.rate == 1.0 if rule.is_log_likelihood else fit.fitter.rate > 0
     assert set(fit.parameters) == set(lq.combine(models, operator, rule).parameters)
+    (again,) = fit.fitter.refit_many(fit.objective.counts[None], x)  # the same counts
+    np.testing.assert_allclose(fit.objective.weights(again), fit.weights, atol=1e-3)
+    scores = [fit.objective.scores(each).sum() for each in (again, x)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
 def test_case_weights_count_like_repetitions(models):
@@ -276,6 +361,30 @@ def test_functions_of_one_covariate_enter_as_they_are():
     np.testing.assert_allclose(weights[0], expit(0.2 + rows @ x[2:]), rtol=1e-12)
 
 
+def test_compare_has_gates_beside_other_weights(models, monkeypatch):
+    monkeypatch.setattr(gated, "_DRAWS", 100)
+    by, folds = lq.Groups(SIDE, name="side"), np.arange(N) // 10
+    table = lq.compare(models, ["stack"], by=by, weights="softmax", cv=folds, random_seed=1)
+    assert set(table.index) == {"stack", "stack ~ side", "stack ~ softmax(side)", *models}
+    p = np.exp([model.loo().logp for model in models.values()])
+    group, expected = (SIDE == "right").astype(int), 0.0
+    for fold in range(4):
+        weight = exact_weights(p, group, (folds != fold) * 1.0)[group]
+        mixed = np.log(weight * p[0] + (1 - weight) * p[1])
+        expected += mixed[folds == fold].sum()
+    assert table["elpd"]["stack ~ softmax(side)"] == pytest.approx(expected, abs=0.3)
+    with pytest.raises(ParameterError, match="give by="):
+        lq.compare(models, ["stack"], weights="softmax")
+
+
+@pytest.mark.parametrize("kind", [{"shrinkage": 3.0}, {"weights": "softmax"}])
+def test_the_report_has_influences_of_weights_that_vary(models, fit, kind, tmp_path):
+    found = fit if "weights" in kind else lq.lock(models, by=SIDE, **kind)
+    found.report(tmp_path / "page.html", methods=[])
+    page = (tmp_path / "page.html").read_text()
+    assert "Change of each weight when one observation is left out" in page
+
+
 def test_the_command_line(models, tmp_path, capsys, monkeypatch):
     from lockquack.cli import main
 
@@ -289,6 +398,10 @@ def test_the_command_line(models, tmp_path, capsys, monkeypatch):
     files = [str(tmp_path / f"{name}.csv") for name in ("down", "up")]
     given = ["--y", f"{tmp_path / 'data.csv'}:y", "--family", "normal(mu=mu, sigma=1)"]
     how = ["--operator", "linear", "--by", "side", "--weights", "softmax"]
-    assert main(["weights", *files, *given, *how]) == 0
+    assert main(["weights", *files, *given, *how, "--influence", "2"]) == 0
     said = capsys.readouterr().out
     assert "a softmax, drawn from its posterior" in " ".join(said.split())
+    assert said.count("Without observation") == 2
+    how = ["--methods", "stack", "--by", "side", "--weights", "softmax", "--cv", "2"]
+    assert main(["compare", *files, *given, *how]) == 0
+    assert "stack ~ softmax(side)" in capsys.readouterr().out

@@ -14,12 +14,13 @@ import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.errors import ParameterError, UnsupportedError, unknown_name
+from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.influence import (
     Deletions,
-    changes_of,
     deciding,
+    delete,
     delete_roughly,
-    moves,
+    outstanding,
     which_exactly,
 )
 from lockquack.fitting.resampling import Resampling
@@ -29,6 +30,7 @@ from lockquack.methods.verdicts import error_if_enough
 from lockquack.models.observations import Observations
 from lockquack.numeric import cut
 from lockquack.operators.base import Places
+from lockquack.operators.space import Mask
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.pictures import short_name
@@ -71,7 +73,8 @@ class Influence:
     #: Weights with all observations, (K,), and the score of ``against`` at each, (n,).
     fitted: Array
     alone: Array
-    certified: bool
+    #: How observations were left out that are exact, and how others, in words.
+    ways: tuple[str, str]
 
     @property
     def weights(self) -> xr.DataArray:
@@ -230,15 +233,10 @@ class Influence:
     def lines(self) -> list[str]:
         """What there is to say besides the table."""
         n, (sum_, se) = self.observations.n, self.total
-        ways = (
-            "each fitted again" if self.certified else "each fitted again from the optima for all"
-        )
-        count = int(self.deletions.exact.sum())
-        how = (
-            f"All {n} observations: {ways}"
-            if count == n
-            else (f"{count} of {n} observations: {ways}; the others to first order")
-        )
+        count, (exactly, otherwise) = int(self.deletions.exact.sum()), self.ways
+        how = f"{count} of {n} observations: {exactly}; the others {otherwise}"
+        if count in (0, n):
+            how = f"All {n} observations: {exactly if count else otherwise}"
         error = "" if np.isnan(se) else f" ± {se:.1f}"
         most = "observation that adds" if self.reversing == 1 else "observations that add"
         even = (
@@ -311,9 +309,12 @@ def influence(
         Name of the model with which the combination's score is compared; by default the best one.
     exact
         Whether to fit again without every single observation. By default where that takes seconds:
-        locking by the Hyvärinen score up to 100,000 observations, other convex problems up to
-        2,000, the rest up to 200. Otherwise all observations are left out to first order (convex
-        problems: by a whole Newton step), and those that then seem to matter exactly.
+        locking by the Hyvärinen score up to 100,000 observations (5,000 where its weights depend on
+        covariates), other convex problems up to 2,000, the rest up to 200. Otherwise all
+        observations are left out to first order (convex problems: by a whole Newton step), and
+        those that then seem to matter exactly. The draws of a softmax gate are weighted by
+        importance, and drawn again only where the Pareto k̂ of that is too high; with True, for
+        every observation.
     progressbar
         Whether to show progress; by default in a terminal only.
 
@@ -334,7 +335,6 @@ def influence(
     >>> round(float(found.moved.max()), 3)
     0.069
     """
-    self.fitter.require("influence")
     if not self.fitter.resamples:
         raise UnsupportedError(
             "These weights do not depend on the observations one by one, so there is nothing to "
@@ -342,7 +342,8 @@ def influence(
         )
     if np.count_nonzero(self.objective.counts) < 2:
         raise ParameterError("Leaving one out takes at least two observations.")
-    if self.design is not None and not exact and self.observations.n > self.fitter.most_deletions:
+    slow = not exact and self.observations.n > self.fitter.most_deletions
+    if self.design is not None and slow and self.fitter.parameter_draws is None:
         raise UnsupportedError(
             f"Weights that depend on covariates are fitted again without each of "
             f"{self.observations.n} observations, which takes a while. Do so with exact=True."
@@ -358,8 +359,16 @@ def influence(
         deletions=_delete_each(self, exact, progressbar),
         fitted=self._weights,
         alone=self._scored[1 + self.names.index(against)],
-        certified=self.solution.starts is None,
+        ways=_ways(self),
     )
+
+
+def _ways(fit: Combination) -> tuple[str, str]:
+    """Say how observations are left out exactly, and otherwise."""
+    if fit.fitter.parameter_draws is not None:
+        return "drawn again", "by Pareto-smoothed importance weights of the posterior's draws"
+    from_optima = "" if fit.solution.starts is None else " from the optima for all"
+    return f"each fitted again{from_optima}", "to first order"
 
 
 def _best(fit: Combination) -> int:
@@ -369,37 +378,42 @@ def _best(fit: Combination) -> int:
 def _delete_each(fit: Combination, exact: bool | None, progressbar: bool | None) -> Deletions:
     fitter, x, n = fit.fitter, fit.solution.x, fit.observations.n
     if exact or (exact is None and n <= fitter.most_deletions) or not fitter.is_optimum:
-        every = np.arange(n)
-        found = _without_each(fit, every, progressbar)
-        changes, scores = changes_of(fitter, x, found), fit.objective.scores_each(found.T)
-        decide = deciding(fitter, x, moves(changes), every, found)
-        return Deletions(changes, scores, np.ones(n, dtype=np.bool_), decide)
-    rough = delete_roughly(fitter, x)
-    chosen = which_exactly(rough)
-    found = _without_each(fit, chosen, progressbar)
-    for part, values in (
-        (rough.changes, changes_of(fitter, x, found)),
-        (rough.scores, fit.objective.at(chosen).scores_each(found.T)),
-        (rough.exact, np.True_),
-    ):
-        part[..., chosen] = values
-    return replace(rough, deciding=deciding(fitter, x, rough.moved, chosen, found))
+        fitter, chosen = fitter.exactly() if exact else fitter, np.arange(n)
+        found = _delete(fit, fitter, chosen, progressbar)
+    else:
+        found = delete_roughly(fitter, x)
+        chosen = which_exactly(found)
+        closely = _delete(fit, fitter, chosen, progressbar)
+        for part, values in zip(_parts(found), _parts(closely), strict=True):
+            part[..., chosen] = values
+    close = np.intersect1d(outstanding(found.moved), chosen)
+    without = fitter.without_each(close, x) if close.size else np.empty((0, x.size))
+    return replace(found, deciding=deciding(fitter, x, found.moved, close, without))
 
 
-def _without_each(fit: Combination, chosen: Places, progressbar: bool | None) -> Array:
-    """Fit again without each of the chosen observations, (m, P)."""
+def _parts(found: Deletions) -> tuple[Array, Array, Mask]:
+    return found.changes, found.scores, found.exact
+
+
+def _delete(
+    fit: Combination, fitter: Fitter, chosen: Places, progressbar: bool | None
+) -> Deletions:
+    """Fit again without each of the chosen observations, in groups of these."""
     at_once = max(1, _NUMBERS_AT_ONCE // max(fit.observations.n, len(fit.names) ** 2))
     groups = cut(slice(0, chosen.size), at_once)
-    again = Resampling(fit.fitter, fit.solution.x)
-    parts = []
+    again = Resampling(fitter, fit.solution.x)
+    parts: list[Deletions] = []
     with progress_bar(chosen.size, "influence", progressbar) as advance:
         each = [chosen[group] for group in groups]
         for part in map_observations(_leave_out, (again,), groups, each):
             parts.append(part)
-            advance(len(part))
-    return np.concatenate(parts)
+            advance(part.scores.size)
+    changes, scores, exact = (
+        np.concatenate(each, axis=-1) for each in zip(*map(_parts, parts), strict=True)
+    )
+    return Deletions(changes, scores, exact, np.empty(0, dtype=np.intp))
 
 
-def _leave_out(resamplings: Sequence[Resampling], place: slice, chosen: Places) -> Array:
+def _leave_out(resamplings: Sequence[Resampling], place: slice, chosen: Places) -> Deletions:
     (again,) = resamplings
-    return again.fitter.without_each(chosen, again.x)
+    return delete(again.fitter, again.x, chosen)

@@ -50,6 +50,10 @@ def bootstrap(
     exponential random numbers, with the same sum. Weights that the score cannot see are drawn
     from their prior.
 
+    Weights of a softmax gate are means of its posterior, for the counts of each replicate: their
+    spread is how much other data would have changed them, which need not be that of the posterior.
+    The gate's draws are weighted by importance; where that is not reliable, some are drawn anew.
+
     Parameters
     ----------
     n
@@ -73,11 +77,11 @@ def bootstrap(
     >>> dict(draws.sizes), draws.std("draw").round(2).values
     ({'draw': 200, 'model': 2}, array([0.11, 0.11]))
     """
-    self.fitter.require("bootstrap")
     first = as_generator(random_seed)
+    if self.design is not None:
+        _require_room(as_count("n", n), len(self.names) * self.observations.n)
     found = draw_parameters(self, n, first, progressbar)
     if self.design is not None:
-        _require_room(n, len(self.names) * self.observations.n)
         weights = np.stack([self.objective.weights(each) for each in found])
         leading = {"draw": np.arange(n), "model": list(self.names)}
         return self.observations.label(weights, leading, "weights")

@@ -28,6 +28,8 @@ Likeness = Literal["exchangeable", "neighbours"]
 Products = Callable[[slice | NDArray[np.intp]], Array]
 #: Unknowns up to which a matrix is a dense one.
 _DENSE = 600
+#: Numbers up to which functions at all observations are a dense matrix.
+_SMALL = 2**14
 #: Observations whose products are formed at once.
 _AT_ONCE = 2**15
 
@@ -82,12 +84,21 @@ class Basis:
 
     def spread(self, v: Array) -> Array:
         """Weights at each observation, (K, n), of weights of the functions, (B, K)."""
-        return np.asarray((self.share @ v).T)
+        return np.asarray((self._functions[0] @ v).T)
 
     def gather(self, slopes: Array, counts: Array | None = None) -> Array:
         """Pull slopes in the weights of each observation, (K, n), back to V, (B, K)."""
         weighted = slopes if counts is None else slopes * counts
-        return np.asarray(self.share.T @ weighted.T)
+        return np.asarray(self._functions[1] @ weighted.T)
+
+    @cached_property
+    def _functions(self) -> tuple[Array | sparse.csr_array, Array | sparse.csr_array]:
+        """The functions and their transpose; small ones dense, which takes less time to handle."""
+        small = self.share.shape[0] * self.size <= _SMALL
+        if small:
+            dense = self.share.toarray()
+            return dense, dense.T
+        return self.share, sparse.csr_array(self.share.T)
 
     def sums(self, products: Products, chosen: NDArray[np.intp] | None = None) -> Array:
         r"""Sum :math:`\varphi_{ia} \varphi_{ib} M_i` over observations, a row for each pair (a, b).

@@ -118,8 +118,18 @@ class GatedObjective(Objective):
         little of most of them.
         """
         width = self.heads + 1
-        sampler = _Sampler(self, learning_rate, Chart.around(self.rest, constant[width:]))
+        sampler = self._sampler(learning_rate, constant)
         return sampler.target(self.space.inside(constant, 0.1)[:width])
+
+    def posterior_near(self, learning_rate: float, constant: Array, draws: Array) -> Target:
+        """Return the posterior where draws of nearly the same one are known, (draw, P)."""
+        sampler = self._sampler(learning_rate, constant)
+        target = self.posterior(learning_rate, constant)
+        return target.measured_by(np.stack([sampler.free(each) for each in draws]))
+
+    def _sampler(self, learning_rate: float, constant: Array) -> _Sampler:
+        chart = Chart.around(self.rest, constant[self.heads + 1 :])
+        return _Sampler(self, learning_rate, chart)
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,12 @@ class _Sampler:
         sigma = np.exp(log_sigma)
         effects = unit * sigma[self.objective.owner]
         return np.concatenate([mu, sigma.ravel(), effects.ravel(), self.chart.natural(rest)])
+
+    def free(self, x: Array) -> Array:
+        """Free coordinates of a gate, where :meth:`natural` comes from."""
+        mu, sigma, effects, rest = self.objective.split(x)
+        unit = effects / sigma[self.objective.owner]
+        return np.concatenate([mu, np.log(sigma).ravel(), unit.ravel(), self.chart.back(rest)])
 
     def log_density(self, t: Array) -> tuple[float, Array]:
         """Log density and its gradient."""

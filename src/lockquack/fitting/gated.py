@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,15 +14,17 @@ from typing_extensions import override
 
 from lockquack.draws.diagnostics import pareto_k_threshold
 from lockquack.draws.psis import psis
-from lockquack.errors import UnsupportedError
 from lockquack.fitting.basis import Basis
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.gate import GatedObjective
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.posterior import Target
+from lockquack.fitting.regating import Regating
 from lockquack.jets import Array
 from lockquack.numeric import cut
+from lockquack.operators.base import Places
+from lockquack.operators.space import Mask
 from lockquack.sampling.nuts import Sampled, judged
 from lockquack.solvers.base import Solution
 from lockquack.totals import error_of_total, total
@@ -30,6 +33,8 @@ from lockquack.totals import error_of_total, total
 _CHAINS, _DRAWS = 4, 300
 #: Observations whose weights are looked at to see whether the chains agree.
 _LOOKED_AT = 100
+#: Chains and draws of each for a replicate of the bootstrap.
+_SHORTLY = 1, 100
 #: Draws by which the parameters that do not vary are searched for.
 _CANDIDATES = 8
 #: Folds by which constant weights are scored, at most.
@@ -66,23 +71,18 @@ class GatedFitter(Fitter):
     draws: Array | None = None
     sampled: Sampled | None = None
     worth: Worth | None = None
+    #: Whether to draw again for other counts even where weighing the draws is reliable.
+    anew: bool = False
 
     kind = "sampled"
     is_optimum = False
-    resamples = False
     refits_cheaply = False
     intervals_from = "the posterior"
     way = "posterior mean weights by"
     prior = "hierarchical"  # of its effects
     cannot: ClassVar[Mapping[str, str]] = {
-        "bootstrap": "Weights by a softmax are drawn from their posterior, which would take as "
-        "long for every resampling of the observations. Use fit.posterior(), or fit.weights_at() "
-        "for intervals; weights='simplex' has a bootstrap.",
         "expansion": "Weights by a softmax are means of a posterior, not the optimum of a score. "
-        "Use fit.posterior(), or fit.weights_at() for intervals.",
-        "influence": "The posterior of weights by a softmax is not drawn again without each "
-        "observation. The table says what they are worth with each left out; weights='simplex' "
-        "has influences.",
+        "Use fit.posterior(), or fit.weights_at() for intervals."
     }
 
     @classmethod
@@ -114,9 +114,9 @@ class GatedFitter(Fitter):
         found = replace(self, draws=draws)
         return replace(found, sampled=judged(found._looked_at(), divergences))
 
-    def weighed(self, constant: Fitter) -> Self:
-        """Find out what the gate is worth over constant weights."""
-        return replace(self, worth=_worth(self, constant))
+    def weighed(self, constant: Fitter, x: Array) -> Self:
+        """Find out what the gate, with the parameters x, is worth over constant weights."""
+        return replace(self, worth=_worth(self, constant, x))
 
     @property
     @override
@@ -172,7 +172,10 @@ class GatedFitter(Fitter):
     def solve(self) -> Solution:
         drawn = self.settled()
         x = drawn.parameters_at(drawn.start)
-        x[self.objective.heads + 1 :] = drawn._common(x)[:, None]
+        candidates = drawn.flat[:: max(1, len(drawn.flat) // _CANDIDATES)]
+        rest = [drawn.start[self.objective.heads + 1 :]]
+        rest += [self.objective.split(each)[3] for each in candidates]
+        self._set_common(x, rest, self.objective.counts)
         scores = self.objective.scores(x)
         count = len(drawn.flat)
         return Solution(
@@ -185,26 +188,27 @@ class GatedFitter(Fitter):
             status=np.asarray("sampled"),
         )
 
-    def _common(self, x: Array) -> Array:
-        """Find the parameters that do not vary and that score best with the mean weights, (R,)."""
+    def _set_common(self, x: Array, candidates: Sequence[Array], counts: Array) -> None:
+        """Set the parameters that do not vary to what scores best with the mean weights, (P, n).
+
+        The search begins at the best of some candidates.
+        """
         objective, width = self.objective, self.objective.heads + 1
         rest = objective.rest
         if not rest.size:
-            return np.zeros(0)
+            return
         shape = (rest.size, x.shape[1])
 
         def expand(z: Array) -> tuple[float, Array]:
             at = rest.natural(z)
             whole = np.concatenate([x[:width], np.broadcast_to(at[:, None], shape)])
             scores, slopes = objective.expand(whole)
-            by = objective.total(slopes[width:]) + rest.prior_slopes(at)
-            return -float(objective.total(scores)) - rest.log_prior(at), -rest.pull(z, by)
+            by = slopes[width:] @ counts + rest.prior_slopes(at)
+            return -float(scores @ counts) - rest.log_prior(at), -rest.pull(z, by)
 
-        step = max(1, len(self.flat) // _CANDIDATES)
-        drawn = [objective.split(each)[3] for each in self.flat[::step]]
-        starts = [rest.free(rest.inside(each, 0.01)) for each in (self.start[width:], *drawn)]
+        starts = [rest.free(rest.inside(each, 0.01)) for each in candidates]
         best = min(starts, key=lambda z: expand(z)[0])
-        return rest.natural(minimize(expand, best, jac=True, method="BFGS").x)
+        x[width:] = rest.natural(minimize(expand, best, jac=True, method="BFGS").x)[:, None]
 
     def _looked_at(self) -> Array:
         """Weights at some observations and all μ and σ of the draws, (chain, draw, quantity)."""
@@ -217,9 +221,50 @@ class GatedFitter(Fitter):
         found = np.concatenate([np.stack(weights), priors], axis=1)
         return found.reshape(_CHAINS, len(found) // _CHAINS, -1)
 
+    @cached_property
+    def _regating(self) -> Regating:
+        return Regating(self.objective, self.rate, self.start, self.flat, self.random_seed)
+
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
-        raise UnsupportedError(self.cannot["bootstrap"])
+        """Fit again for many sets of counts: the operator's parameters, (replicate, P, n).
+
+        What is drawn again has the error of few draws: between replicates the means vary more.
+        """
+        return self._for_counts(counts, x, *_SHORTLY)
+
+    @override
+    def refit(self, counts: Array, x: Array) -> Array:
+        return self.exactly()._for_counts(counts[None], x, _CHAINS, _DRAWS)[0]
+
+    @override
+    def without_each(self, chosen: Places, x: Array) -> Array:
+        return self._for_counts(self.counts_without(chosen), x, _CHAINS, _DRAWS)
+
+    @override
+    def scores_without(self, chosen: Places, found: Array) -> Array:
+        own = found[np.arange(chosen.size), :, chosen]
+        return self.objective.at(chosen).scores(own.T)
+
+    @override
+    def exactly(self) -> Self:
+        return replace(self, anew=True)
+
+    @override
+    def is_exact(self, chosen: Places) -> Mask:
+        weighed = self._regating.importance(self.counts_without(chosen))[1]
+        return np.ones_like(weighed) if self.anew else ~weighed
+
+    def _for_counts(self, counts: Array, x: Array, chains: int, draws: int) -> Array:
+        """Mean parameters for other counts, (R, P, n), drawn again where that is needed."""
+        weights, reliable = self._regating.importance(counts)
+        found = self._regating.means(weights)
+        for row in np.flatnonzero(~reliable | self.anew).tolist():
+            found[row] = self._regating.again(counts[row], chains, draws)
+        common = x[self.objective.heads + 1 :, 0]
+        for each, u in zip(found, counts, strict=True):
+            self._set_common(each, [common], u)
+        return found
 
     @override
     def certificate(self, solution: Solution) -> str:
@@ -227,15 +272,26 @@ class GatedFitter(Fitter):
         return f"Weights are posterior means: {says}; learning rate {self.rate:.3g}"
 
     @property
+    @override
+    def basis(self) -> Basis:
+        return self.objective.basis
+
+    @property
+    @override
     def record(self) -> dict[str, Any]:
-        """All that is known of it but arrays, as JSON can hold it."""
         each = {"sampled": self.sampled, "worth": self.worth}
         known = {name: None if what is None else vars(what) for name, what in each.items()}
-        return {"rate": self.rate, "random_seed": self.random_seed, **known}
+        return {"gate": {"rate": self.rate, "random_seed": self.random_seed, **known}}
+
+    @property
+    @override
+    def arrays(self) -> dict[str, Array]:
+        draws = {} if self.draws is None else {"gates": self.draws}
+        return {"gate_start": self.start, **draws}
 
     @classmethod
     def from_record(cls, objective: GatedObjective, start: Array, draws: Array, known: Any) -> Self:
-        """Make it again."""
+        """Make it again, from the record of its gate."""
         sampled, worth = Sampled(**known["sampled"]), Worth(**known["worth"])
         return cls(objective, known["rate"], start, known["random_seed"], draws, sampled, worth)
 
@@ -255,14 +311,14 @@ def _rate(constant: Fitter, x: Array) -> float:
     return 1.0
 
 
-def _worth(gated: GatedFitter, constant: Fitter) -> Worth:
+def _worth(gated: GatedFitter, constant: Fitter, x: Array) -> Worth:
     """Score each observation by weights that it is left out of, gated and constant."""
     objective, counts = gated.objective, gated.objective.counts
     left_out, high_k = np.empty(objective.n_obs), 0
     length = max(1, _NUMBERS_AT_ONCE // (len(gated.flat) * (objective.space.size + 2)))
     for part in cut(slice(0, objective.n_obs), length):
         here = np.arange(part.start, part.stop)
-        left_out[here], high = _without_each(gated, objective.at(here))
+        left_out[here], high = _without_each(gated, objective.at(here), x)
         high_k += int((high & (counts[here] > 0)).sum())
     apart = left_out - _held_out(constant, gated.start, gated.random_seed)
     apart = np.where(counts > 0, apart, 0.0)
@@ -270,12 +326,16 @@ def _worth(gated: GatedFitter, constant: Fitter) -> Worth:
     return Worth(float(total(apart, weights)), float(error_of_total(apart, weights)), high_k)
 
 
-def _without_each(gated: GatedFitter, here: GatedObjective) -> tuple[Array, NDArray[np.bool_]]:
-    """Scores without each observation in the posterior, and where that is not reliable."""
+def _without_each(gated: GatedFitter, here: GatedObjective, x: Array) -> tuple[Array, Mask]:
+    """Scores without each observation in the posterior, and where that is not reliable.
+
+    What does not vary is as it is in x.
+    """
     parameters = np.stack(list(gated.spread_draws(gated.flat, here.basis)))  # (draw, P, n)
     scores = np.stack([here.scores(each) for each in parameters])
     log_weights, pareto_k = psis(gated.rate * here.counts * scores[None])
     mean = np.einsum("sn,spn->pn", np.exp(log_weights[0]), parameters)
+    mean[here.heads + 1 :] = x[here.heads + 1 :, :1]
     return here.scores(mean), pareto_k > pareto_k_threshold(len(scores))
 
 

@@ -109,6 +109,13 @@ def changes_of(fitter: Fitter, x: Array, found: Array) -> Array:
     return np.reshape(changes, (len(found), before.size)).T
 
 
+def delete(fitter: Fitter, x: Array, chosen: Places) -> Deletions:
+    """Fit again without each of the chosen observations; which of them decide is not known yet."""
+    found = fitter.without_each(chosen, x)
+    scores, exact = fitter.scores_without(chosen, found), fitter.is_exact(chosen)
+    return Deletions(changes_of(fitter, x, found), scores, exact, np.empty(0, dtype=np.intp))
+
+
 def which_exactly(rough: Deletions) -> Places:
     """Choose the observations that are worth being left out in truth."""
     moved = rough.moved

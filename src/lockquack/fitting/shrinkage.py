@@ -74,11 +74,11 @@ def deal_folds(rng: np.random.Generator, n: int) -> Sequence[NDArray[np.intp]]:
 def choose(grid: Array, scores: Array, counts: Array) -> Choice:
     """Choose the λ of the best held-out score, (λ, n), if that is a standard error above constant.
 
-    The best of several scores is often so by chance: of 100 simulated data sets of 200 observations
-    in which constant weights are right, taking the best λ found others in 46, and lost .8 ± .2 nats
-    on average; this finds them in 7, and loses .5 ± .2. Asking also for the strongest shrinkage
-    within a standard error of the best halves that loss, and loses more where weights do vary; on
-    data sets that neither was made for they cannot be told apart (``benchmarks/shrinkage.py``).
+    The best of several scores is often so by chance: of 500 simulated data sets of 200 observations
+    in which constant weights are right, taking the best λ found others in 40 to 50 of 100, and lost
+    .3 to .7 nats on average; this finds them in 5 to 7, and loses .1 to .3. Stricter rules lose
+    less there, and more where weights do vary; on data sets that none was made for they cannot be
+    told apart (``benchmarks/shrinkage.py``).
     """
     with np.errstate(invalid="ignore"):
         apart = np.where(scores == scores[-1], 0.0, scores - scores[-1])  # minus infinity too

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +174,17 @@ class VaryingFitter(Fitter):
     def constant(self) -> Fitter:
         """The fitter of constant weights."""
         return self.relative(self.objective.constant)
+
+    @property
+    @override
+    def basis(self) -> Basis:
+        return self.objective.basis
+
+    @property
+    @override
+    def record(self) -> dict[str, Any]:
+        choice = None if self.choice is None else vars(self.choice)
+        return {"shrinkage": self.objective.shrinkage, "choice": choice}
 
     def parameters_at(self, x: Array, basis: Basis) -> Array:
         """Return the operator's parameters at other observations, (P, n)."""

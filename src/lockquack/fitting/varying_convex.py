@@ -41,6 +41,7 @@ class VaryingConvexFitter(VaryingFitter):
 
     kind = "convex, certified"
     constant: ConvexFitter
+    most_deletions = 2_000
 
     @override
     def varying_solutions(self) -> Sequence[Solution]:
@@ -202,6 +203,7 @@ class VaryingQuadraticFitter(VaryingConvexFitter):
 
     #: All that is done more than once is done with sums.
     most_for_choice: ClassVar[int] = sys.maxsize
+    most_deletions = 5_000
 
     @override
     def solve_for(self, counts: Array, start: Array | None = None) -> Solution:

@@ -15,7 +15,8 @@ from lockquack.fitting.smooth import SmoothFitter, put_back
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array
 from lockquack.solvers.base import Solution
-from lockquack.solvers.multistart import newton
+from lockquack.solvers.differences import hessian
+from lockquack.solvers.multistart import near, newton
 
 #: Most optima of constant weights to begin from.
 _OPTIMA = 3
@@ -58,9 +59,17 @@ class VaryingSmoothFitter(VaryingFitter, SmoothFitter):
         # Where the next solution has a weight, this one may have had none.
         lifted = 0.99 * v + 0.01 * v.sum(axis=1, keepdims=True) / self.objective.width
         z = space.free(np.concatenate([lifted.ravel(), x[v.size :]]))
-        every = np.ones(z.size, dtype=np.bool_)
-        found = newton(self._reduced(z, every, counts), z, scale=self._scale(z))
-        return space.natural(found.x)
+        reduced, scale = self._reduced(z, np.ones(z.size, dtype=np.bool_), counts), self._scale(z)
+        found = near(reduced, z, self._known_curvature(z), scale=scale)
+        return space.natural(newton(reduced, z, scale=scale).x if found is None else found)
+
+    def _known_curvature(self, z: Array) -> Array:
+        """Hessian at coordinates for the own counts, kept for others there."""
+        if z.tobytes() not in self._last_hessians:
+            found = hessian(lambda at: self._finite(at)[1], z)
+            self._last_hessians.clear()
+            self._last_hessians[z.tobytes()] = found
+        return self._last_hessians[z.tobytes()]
 
 
 class VaryingHybridHyvarinen(VaryingSmoothFitter):
