@@ -23,7 +23,7 @@ import lockquack as lq
 from lockquack.cli import options, paper, sample
 from lockquack.cli.commands import NAMES, find_command
 from lockquack.draws.blocks import Kind
-from lockquack.operators import OPERATORS
+from lockquack.operators import AVERAGES, OPERATORS
 from lockquack.paper import experiments
 from lockquack.remarks.solver import StoppedEarly
 from lockquack.rules import RULES
@@ -218,7 +218,9 @@ def test_the_score_of_a_transformed_outcome(run, tmp_path):
 def test_text_csv_and_files(run, tmp_path, models):
     arguments = ["weights", "normal.nc", "student.nc", *FAMILIES]
     table = lq.lock(models).to_dataframe()
+    table.loc["[lock]", ["elpd", "elpd_se"]] = np.nan  # a command is asked once
     _, text, _ = run(*arguments)
+    assert "lockquack compare finds it" in text
     assert text.startswith("Locking, fitted by the leave-one-out Hyvärinen score")
     assert f"{table['weight']['normal']:.3f}" in text
     _, csv, _ = run(*arguments, "--csv")
@@ -603,7 +605,7 @@ def test_examples_in_help_and_docs_are_understood():
 
 
 def test_names_in_help_are_those_that_there_are():
-    assert set(options.OPERATORS) == set(OPERATORS)
+    assert set(options.OPERATORS) == {*OPERATORS, *AVERAGES}
     assert set(options.RULES) == set(RULES)
     # Files do not say whether they are of predictions one step ahead.
     assert get_args(Kind) == (*options.SCORES, "prequential")

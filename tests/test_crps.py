@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse, stats
+from scipy import integrate, sparse, stats
 from scipy.special import ndtri
 
 import lockquack as lq
@@ -375,6 +375,7 @@ def test_a_prediction_without_a_mean_is_refused_by_name(rng, operator):
         lq.combine(models, operator, lq.CRPS())
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.MonteCarloWarning")
 def test_neither_order_nor_copies_of_models_change_what_is_drawn(rng):
     y = rng.normal(size=(15, 2))
     mu = 0.1 * rng.normal(size=(2, 20, 1, 2))
@@ -393,3 +394,40 @@ def test_neither_order_nor_copies_of_models_change_what_is_drawn(rng):
             {**models, "copy": models["a"]}, lq.Linear(), lq.EnergyScore(), scores="held-out"
         ).weights
     assert float(twice.sel(model=["a", "copy"]).sum()) == pytest.approx(float(found[0]), abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+@pytest.mark.parametrize(
+    "operator", [lq.Linear(), lq.Locking(), lq.Superposition(phases=0)], ids=repr
+)
+def test_narrow_modes_far_apart_are_all_seen(operator):
+    """Scores of pools that are fitted are those of their distribution functions on a fine grid."""
+    y = np.array([-50.1, -0.5, 0.8, 10.0, -30.0, 50.3, 25.1, 49.0, -49.0, 0.1, 1.0, -24.0])
+    modes = {"a": ((-50.0, 0.0, 50.0), (0.2, 1.0, 0.2)), "b": ((-25.0, 25.0, 0.0), (2.0, 0.1, 5.0))}
+    models = {
+        name: lq.from_family("normal", y=y, mu=np.array([at]), sigma=np.array([sd]))
+        for name, (at, sd) in modes.items()
+    }
+    fit = lq.combine(models, operator, lq.CRPS(scale=1), scores="held-out")
+    fine = [
+        np.linspace(a - 12 * s, a + 12 * s, 4001)
+        for m in modes.values()
+        for a, s in zip(*m, strict=True)
+    ]
+    t = np.unique(np.concatenate([*fine, np.linspace(-250, 250, 50_001), y]))
+    logp = np.stack(
+        [
+            np.log(
+                np.mean([stats.norm(a, s).pdf(t) for a, s in zip(*each, strict=True)], axis=0)
+                + 1e-300
+            )
+            for each in modes.values()
+        ]
+    )
+    q = np.exp(operator.pool_density(logp, fit.solution.x))
+    F = integrate.cumulative_trapezoid(q, t, initial=0.0)
+    F /= F[-1]
+    for outcome, score in zip(y, fit.pointwise.isel(model=0).values, strict=True):
+        low, high = t <= outcome, t >= outcome
+        exact = np.trapezoid(F[low] ** 2, t[low]) + np.trapezoid((1 - F[high]) ** 2, t[high])
+        assert -score == pytest.approx(exact, rel=1e-4)

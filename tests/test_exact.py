@@ -146,7 +146,7 @@ def test_stored_draws_of_them_are_weighted_equally(y, rng):
     drawn = rng.normal(size=(2, 100, N))
     tree = xr.DataTree.from_dict(
         {
-            "log_likelihood": xr.Dataset({"y": (("chain", "draw", "obs"), 0 * drawn - 1)}),
+            "log_likelihood": xr.Dataset({"y": (("chain", "draw", "obs"), 0 * drawn - 5)}),
             "posterior_predictive": xr.Dataset({"y": (("chain", "draw", "obs"), drawn)}),
             "observed_data": xr.Dataset({"y": ("obs", y)}),
         }

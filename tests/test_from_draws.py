@@ -12,6 +12,7 @@ import lockquack as lq
 from lockquack.errors import (
     LockquackError,
     NonFiniteError,
+    ObservationMismatchError,
     ParameterError,
     ShapeError,
     UnsupportedError,
@@ -131,8 +132,13 @@ def test_predictive_draws_without_log_densities_are_pointed_here(y):
             "observed_data": xr.Dataset({"y": ("n", y)}),
         }
     )
-    with pytest.raises(UnsupportedError, match=r"lq\.from_draws\(idata\.posterior_predictive"):
+    with pytest.raises(UnsupportedError, match=r"lq\.CRPS\(\).*pm\.compute_log_likelihood"):
         lq.stack({"a": tree, "b": tree})
+    with pytest.raises(UnsupportedError, match=r"lq\.from_draws\(idata\.posterior_predictive"):
+        lq.from_datatree(tree)
+    with pytest.raises(UnsupportedError, match="scores='held-out'"):
+        lq.compare({"a": tree, "b": tree})
+    assert lq.compare({"a": tree, "b": tree}, scores="held-out").attrs["led_by"] == "crps"
 
 
 # Quantiles
@@ -177,7 +183,7 @@ def test_quantiles_of_a_table_and_of_xarray(y):
 # What cannot be done is said
 
 
-@pytest.mark.parametrize("verb", [lq.lock, lq.stack, lq.pseudo_bma, lq.compare])
+@pytest.mark.parametrize("verb", [lq.lock, lq.stack, lq.pseudo_bma])
 def test_what_needs_densities_is_refused(verb, arrays, y):
     models = {name: lq.from_draws(each, y=y, held_out=True) for name, each in arrays.items()}
     with pytest.raises(UnsupportedError, match=r"lq\.CRPS\(\)"):
@@ -227,3 +233,34 @@ def test_draws_that_saw_the_observations_must_say_so(arrays, y):
 def test_bad_input_is_refused_in_words(make, error, match, y):
     with pytest.raises(error, match=match):
         make(y)
+
+
+def test_a_table_of_quantiles_and_outcomes_must_have_the_same_labels(y):
+    days = pd.date_range("2024-01-01", periods=N)
+    levels = [0.1, 0.5, 0.9]
+    table = pd.DataFrame(np.sort(np.ones((3, N)) * [[0.0], [1.0], [2.0]]), levels, days)
+    outcomes = pd.Series(y, days)
+    assert lq.from_quantiles(levels, table, y=outcomes).n_draws == 500
+    with pytest.raises(ObservationMismatchError, match="another order"):
+        lq.from_quantiles(levels, table, y=outcomes[::-1])
+    with pytest.raises(ObservationMismatchError):
+        lq.from_quantiles(levels, table, y=outcomes.set_axis(days + pd.Timedelta(days=1)))
+    with pytest.raises(ParameterError, match="rows of values are labelled"):
+        lq.from_quantiles([0.2, 0.5, 0.8], table, y=outcomes)
+
+
+def test_stacked_draws_and_draws_without_chains_are_read(y):
+    drawn = xr.DataArray(np.zeros((2, 5, N)), dims=["chain", "draw", "n"])
+    stacked = drawn.assign_coords(chain=[0, 1], draw=range(5)).stack(sample=["chain", "draw"])
+    assert lq.from_draws(stacked, y=y).n_chains == 2
+    assert lq.from_draws(drawn[0], y=y).n_chains == 1
+    with pytest.raises(ShapeError, match=r"array\.T\[None\]"):
+        lq.from_draws(np.zeros((N, 7)), y=y)
+
+
+def test_a_mixture_needs_no_rule_where_there_is_only_one(arrays, y):
+    models = {name: lq.from_draws(each, y=y, held_out=True) for name, each in arrays.items()}
+    fit = lq.combine(models, "linear")
+    assert fit.rule == lq.CRPS()
+    assert lq.equal(models).weights.values.tolist() == [0.5, 0.5]
+    assert lq.combine(lq.example_models(), "selection").rule == lq.LogScore()

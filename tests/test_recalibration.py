@@ -20,6 +20,7 @@ from lockquack.operators import Linear, Locking
 from lockquack.operators.pool import Pool
 from lockquack.prediction.distribution import distribution_of
 from lockquack.quadrature.beta import BetaTransform
+from tests.helpers import shown
 
 BOTH = [(0.3, 0.4), (0.7, 1.6), (2.5, 2.0), (5.0, 1.2)]
 OPERATORS = ["stack", "lock", "quack", "hoelder"]
@@ -247,7 +248,7 @@ def test_files_and_pickles_keep_it(name, rng, tmp_path):
     fit = combined(name, normals(2.0 * rng.normal(size=60))).recalibrated()
     fit.save(tmp_path / "fit.nc")
     for other in (lq.load(tmp_path / "fit.nc"), pickle.loads(pickle.dumps(fit))):
-        assert repr(other) == repr(fit)
+        assert shown(other) == shown(fit)
         xr.testing.assert_identical(other.pointwise, fit.pointwise)
         np.testing.assert_array_equal(other.recalibration.beta.cov, fit.recalibration.beta.cov)
         assert type(other.fitter) is type(fit.fitter)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import lockquack as lq
-from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.errors import LockquackError, NonFiniteError, ParameterError, UnsupportedError
 from lockquack.parallel.cluster import cluster
 
 
@@ -299,3 +299,39 @@ def test_a_running_mixture_is_saved_and_predicts(tmp_path):
         lq.RunningLock.load(tmp_path / "running.nc")
     with pytest.raises(LockquackError, match="Only mixtures by CRPS"):
         lq.running_stack(drawn(slice(0, 25)), rule=lq.EnergyScore())
+
+
+def test_draws_that_dask_holds_are_mixed_where_they_are(rng, monkeypatch):
+    y = rng.normal(size=50)
+    held = {"a": rng.normal(size=(2, 60, 50)) - 0.4, "b": rng.normal(size=(2, 60, 50)) + 0.7}
+
+    def models(wrap):
+        return {
+            name: lq.from_draws(wrap(each), y=y, held_out=True, weights=np.arange(50) % 3)
+            for name, each in held.items()
+        }
+
+    here = lq.running_stack(models(np.asarray))
+    lazy = models(lambda a: da.from_array(a, chunks=(1, 30, 20)))
+    with monkeypatch.context() as only:
+        only.setattr("lockquack.methods.summing.map_observations", None)  # dask does it all
+        there = lq.running_stack(lazy)
+    same_table(there, here)
+    np.testing.assert_allclose(
+        there.weights, lq.combine(lazy, lq.Linear(), lq.CRPS()).weights, atol=1e-9
+    )
+    held["b"][1, 3, 40] = np.inf
+    with pytest.raises(NonFiniteError, match="'b'"):
+        lq.running_stack(models(lambda a: da.from_array(a, chunks=(1, 30, 20))))
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.ParetoWarning")
+def test_workers_mix_as_this_process_does(data):
+    models = part(data, slice(None))
+    here = lq.running_stack(models)
+    with cluster(workers=1):
+        there = lq.running_stack(models)
+    pd.testing.assert_frame_equal(there.to_dataframe(), here.to_dataframe())
+    np.testing.assert_allclose(
+        here.weights, lq.combine(models, lq.Linear(), lq.CRPS()).weights, atol=1e-7
+    )

@@ -428,3 +428,14 @@ def test_from_weights_that_are_near_newton_finds_the_same(rng, alpha):
         np.testing.assert_allclose(found, exact.x, rtol=1e-9)
         assert abs(found.sum() - 1) < 1e-14
     assert simplex_qp_near(Q, c, prior, np.full(K, np.nan)) is None
+
+
+@pytest.mark.parametrize("size", [1e12, 1e26, 1e100])
+def test_an_entry_out_of_all_proportion_changes_nothing(size):
+    Q = np.array([[5.0, 3.84, 3.29], [3.84, 4.1, 3.0], [3.29, 3.0, 4.6]])
+    c = np.array([-4.03, -2.22, -2.33])
+    outlying = np.full((4, 4), np.sqrt(size))
+    outlying[:3, :3], outlying[3, 3] = Q, size
+    found = simplex_qp(outlying, np.append(c, size), alpha=0.0)
+    assert found.converged
+    np.testing.assert_allclose(found.x, np.append(simplex_qp(Q, c, alpha=0.0).x, 0.0), atol=1e-8)

@@ -13,6 +13,7 @@ import pytest
 
 import lockquack as lq
 from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.models.likelihood import Likelihood
 from lockquack.models.source import Abilities, Source
 from lockquack.models.weighted import WeightedSource
 from lockquack.transforms import get_transform
@@ -167,3 +168,26 @@ def test_the_numeric_core_imports_neither_labels_nor_models():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+# What is said of vectors whose components have likelihoods of their own
+
+
+def likelihood_of(family, **parameters):
+    y = np.ones(3)
+    return lq.from_family(family, y=y, **parameters).source.likelihood
+
+
+def test_a_vector_is_as_smooth_as_its_components():
+    normal = likelihood_of("normal", mu=0.0, sigma=1.0)
+    counts = likelihood_of("poisson", mu=2.0)
+    waiting = likelihood_of("exponential", lam=1.0)
+    both = Likelihood.of_components({"a": normal, "b": normal})
+    assert (both.description, both.not_smooth, both.discrete) == ("normal", "", False)
+    assert Likelihood.of_components({"a": counts, "b": counts}).discrete
+    mixed = Likelihood.of_components({"a": normal, "b": counts})
+    assert mixed.not_smooth == "of its component 'b': it is discrete"
+    edge = Likelihood.of_components({"a": waiting, "b": normal})
+    assert edge.not_smooth == "of its component 'a': its density does not vanish at 0"
+    series = Likelihood.of_components({"a": normal, "b": replace(normal, given_earlier=True)})
+    assert series.given_earlier

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lockquack.combination.mixtures import pseudo_bma as pseudo_bma
     from lockquack.combination.mixtures import select as select
     from lockquack.combination.mixtures import stack as stack
-    from lockquack.combination.quantiles import QuantileAverage as QuantileAverage
     from lockquack.combination.quantiles import average_quantiles as average_quantiles
     from lockquack.combination.running import RunningLock as RunningLock
     from lockquack.combination.running import RunningStack as RunningStack
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from lockquack.operators import Linear as Linear
     from lockquack.operators import Locking as Locking
     from lockquack.operators import Nested as Nested
+    from lockquack.operators import Quantiles as Quantiles
     from lockquack.operators import Selection as Selection
     from lockquack.operators import Superposition as Superposition
     from lockquack.plots import plot_compare as plot_compare
@@ -89,8 +89,8 @@ _HOMES = {
     "LogScore": "rules",
     "Model": "models.model",
     "Nested": "operators",
+    "Quantiles": "operators",
     "PairwiseScore": "rules",
-    "QuantileAverage": "combination.quantiles",
     "RunningLock": "combination.running",
     "RunningStack": "combination.running",
     "Selection": "operators",

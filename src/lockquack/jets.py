@@ -104,7 +104,8 @@ def exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
     peak = np.max(np.real(terms), axis=axis, keepdims=True)
     if not np.isfinite(peak).all():
         peak = np.where(np.isfinite(peak), peak, 0.0)
-    scaled = terms - peak
+    with np.errstate(over="ignore"):  # to −inf, whose exponential is as right
+        scaled = terms - peak
     if scaled.dtype == np.float64 and scaled.size and scaled.min() < _LOWEST:
         np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
     np.exp(scaled, out=scaled)

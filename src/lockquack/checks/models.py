@@ -44,6 +44,10 @@ def check_models(models: Mapping[str, Model], rule: Rule) -> list[Remark]:
             with naming(f"Model {name!r}"):
                 _require_smooth(source)
                 source.require_derivatives()
+    if rule.needs_density:
+        for name, source in sources.items():
+            with naming(f"Model {name!r}"):
+                source.require_density()
     require_same_observations(sources)
     if rule.needs_derivatives:
         for name, source in sources.items():

@@ -6,12 +6,14 @@ from argparse import ArgumentParser, Namespace
 
 from lockquack.cli.commands import DOUBTFUL, Command
 from lockquack.cli.options import (
+    DISTANCES,
     add_by,
     add_cluster,
     add_methods,
     add_output,
     add_scores,
     add_sources,
+    choice,
     progressbar,
 )
 from lockquack.cli.wording import shell_words
@@ -22,6 +24,13 @@ def _add_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("comparing")
     add_methods(
         group, 'which methods, such as "lock,stack,select" (default: all that these models allow)'
+    )
+    group.add_argument(
+        "--rule",
+        type=choice("rule", DISTANCES),
+        metavar="NAME",
+        help="the score that decides, instead of the log score: crps, or energy for vectors "
+        "(default: these where a model has no densities)",
     )
     add_scores(group)
     add_by(group)
@@ -54,6 +63,8 @@ def _run(options: Namespace) -> int:
             options.methods,
             cv=options.cv,
             by=read_by(options),
+            rule=options.rule,
+            weights=options.weights,
             hyvarinen=hyvarinen(options),
             scores=options.scores,
             recalibrated=options.recalibrated,
@@ -69,7 +80,8 @@ def _run(options: Namespace) -> int:
             "recommended": table.recommended,
             "table": table,
         }
-        below = [Line(said) for said in (table.legend(), table.caution) if said]
+        about = (table.legend(), table.attrs["why_led"], table.caution)
+        below = [Line(said) for said in about if said]
         below += map(Line, table.left_out(shell_words))
         record["left_out"] = {name: shell_words(why) for name, why in left_out.items()}
         record["notes"] = [remark.summary() for remark in heard]
@@ -90,6 +102,7 @@ COMMAND = Command(
         "lockquack compare normal.nc student.nc",
         'lockquack compare a.nc b.nc --methods "lock,stack,pseudo-BMA+" --csv > table.csv',
         "lockquack compare a.nc b.nc --recalibrated --metrics",
+        "lockquack compare a.nc b.nc --rule crps",
     ),
     add_options=_add_options,
     run=_run,

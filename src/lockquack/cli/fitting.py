@@ -23,7 +23,8 @@ def choose_operator(models: Mapping[str, Model], options: Namespace) -> str:
     """Set the operator, where none is asked for, to what these models allow; tell what to say.
 
     Locking, by the log score where an outcome has no derivative but densities are known anywhere,
-    as of counts; else stacking, for which log densities are enough.
+    as of counts; else stacking, for which log densities are enough, or mixing by CRPS, for which
+    draws of outcomes are.
     """
     if options.operator is not None:
         return ""
@@ -32,6 +33,13 @@ def choose_operator(models: Mapping[str, Model], options: Namespace) -> str:
         return ""
     if all(model.source.can.differentiate for model in models.values()):
         return ""
+    if not all(model.source.can.know_density for model in models.values()):
+        options.operator = "linear"
+        options.rule = "crps" if all(m.observations.d == 1 for m in models.values()) else "energy"
+        return (
+            "some files hold draws of outcomes only, so the models are mixed by "
+            f"--rule {options.rule}, for which these are enough."
+        )
     if all(model.source.can.evaluate for model in models.values()):
         options.rule = "log"
         return "these outcomes have no derivatives, so the models are locked by the log score."

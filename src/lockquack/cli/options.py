@@ -12,22 +12,24 @@ from pathlib import Path
 
 from lockquack.cli.commands import near
 
-OPERATORS = ("linear", "locking", "superposition", "hybrid", "hoelder", "selection")
+OPERATORS = ("linear", "locking", "superposition", "hybrid", "hoelder", "selection", "quantiles")
 RULES = ("hyvarinen", "log", "pairwise", "crps", "energy")
+#: Those that need no densities.
+DISTANCES = ("crps", "energy")
 WEIGHTS = ("simplex", "softmax")
 SCORES = ("loo", "in-sample", "held-out")
 TRANSFORMS = ("log", "log10", "sqrt", "logit", "exp")
 SCORE_TRANSFORMS = ("auto", "none", *TRANSFORMS)
 
 _FILES = """\
-NetCDF file, Zarr store, or CSV files of draws ('fit-*.csv', one a chain); the model is called
-like its file, or as NAME=FILE says
+a model: a NetCDF file, a Zarr store, or CSV files of draws ('fit-*.csv', one for each chain). It
+is called like its file, or NAME where NAME=FILE is given
 """
 _FAMILY = """\
-the likelihood that the draws in the files are of, such as "normal(mu=alpha + beta * x,
-sigma=sigma)": names are variables of the file (posterior, constant_data) or of --y; NAME=FAMILY
-is for one model. Known then: derivatives, so the model can be locked, and the density anywhere, so
-the combination can be sampled and calibrated
+the likelihood of the models, such as "normal(mu=alpha + beta * x, sigma=sigma)", where names are
+variables of the file (posterior, constant_data) or columns of --y. Without the parentheses, the
+variables are called like the parameters. NAME=FAMILY is for one model. A model whose likelihood is
+known can be locked, and its combination can be sampled and calibrated
 """
 
 
@@ -44,9 +46,9 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]TRANSFORM",
-        help=f"the model is one of this function of the outcome, {', '.join(TRANSFORMS)}, and so "
-        "are the outcomes in its file; it is brought to the outcome itself. Those of --y are on "
-        "their natural scale",
+        help="the model, and the outcomes in its file, are of this function of the outcome: "
+        f"{', '.join(TRANSFORMS)}. It is turned into a model of the outcome itself; the outcomes "
+        "in --y are not transformed",
     )
     group.add_argument(
         "--ignore-log-lik",
@@ -58,7 +60,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "--y",
         metavar="FILE[:NAME]",
         help="observed outcomes, for files without them: a column of a CSV file, or a name in the "
-        "JSON data of a Stan program; they must be those of the files that have some",
+        "JSON data of a Stan program. Files that have outcomes must have the same",
     )
     group.add_argument(
         "--case-weights",
@@ -76,7 +78,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "--chains",
         type=count,
         metavar="N",
-        help="chains that follow each other in the rows of a CSV file without a column .chain",
+        help="how many chains follow one another in the rows of a CSV file without a column .chain",
     )
 
 
@@ -108,14 +110,6 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     add_scores(group)
     add_by(group)
     group.add_argument(
-        "--weights",
-        type=choice("kind of weights", WEIGHTS),
-        default="simplex",
-        metavar="KIND",
-        help=f"how weights depend on --by: {', '.join(WEIGHTS)} (default: simplex, a convex "
-        "problem; softmax is hierarchical stacking, drawn from its posterior by NUTS)",
-    )
-    group.add_argument(
         "--scale",
         type=numbers,
         metavar="S",
@@ -124,12 +118,20 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def add_by(parser: argparse._ActionsContainer) -> None:
-    """Add the covariates that weights may depend on."""
+    """Add the covariates that weights may depend on, and how."""
     parser.add_argument(
         "--by",
         metavar="[FILE:]NAME[,NAME...]",
         help="let the weights depend on these columns of a CSV file (default: that of --y), "
-        "numbers smoothly and anything else by groups, as far as cross-validation has it",
+        "numbers smoothly and anything else by groups, as much as cross-validation supports it",
+    )
+    parser.add_argument(
+        "--weights",
+        type=choice("kind of weights", WEIGHTS),
+        default="simplex",
+        metavar="KIND",
+        help=f"how weights depend on --by: {', '.join(WEIGHTS)} (default: simplex, a convex "
+        "problem; softmax is hierarchical stacking, drawn from its posterior by NUTS)",
     )
 
 
@@ -140,7 +142,7 @@ def add_scores(parser: argparse._ActionsContainer) -> None:
         type=choice("kind of scores", SCORES),
         default="loo",
         metavar="KIND",
-        help=f"of which predictions: {', '.join(SCORES)} (default: loo, leave-one-out)",
+        help=f"which predictions are scored: {', '.join(SCORES)} (default: loo, leave-one-out)",
     )
     parser.add_argument(
         "--score-transform",
@@ -165,7 +167,11 @@ def add_methods(parser: argparse._ActionsContainer, help: str) -> None:
     """Add which methods are compared, and by how many folds."""
     parser.add_argument("--methods", type=names, metavar="NAME[,NAME...]", help=help)
     parser.add_argument(
-        "--cv", type=count, default=10, metavar="N", help="folds of cross-validation (default: 10)"
+        "--cv",
+        type=count,
+        default=10,
+        metavar="N",
+        help="folds that cross-validate the weights (10)",
     )
 
 
@@ -201,9 +207,9 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=count,
         metavar="N",
-        help="processes on this machine, by dask (default: threads of this one)",
+        help="how many processes of this machine do the work, by dask (default: one, with threads)",
     )
-    parser.add_argument("--cluster", metavar="ADDRESS", help="dask scheduler to run on instead")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="dask scheduler that does the work")
 
 
 def choice(kind: str, known: Sequence[str]) -> Callable[[str], str]:

@@ -32,10 +32,11 @@ _WIDTH = 88
 #: Short headings, so that a table fits a terminal of 80 columns.
 _HEADINGS = {
     "weight_se": "±",
-    "weight_5%": "5 %",
-    "weight_95%": "95 %",
+    "5%": "5 %",
+    "95%": "95 %",
     "score_se": "±",
     "diff_se": "±",
+    "elpd_se": "±",
     "elpd_diff": "diff",
     "dse": "±",
     "observations": "obs",

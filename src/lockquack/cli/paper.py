@@ -25,7 +25,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(known)} (default: all)",
     )
     parser.add_argument(
-        "--replications", type=count, default=100, metavar="N", help="how many (default: 100)"
+        "--replications",
+        type=count,
+        default=100,
+        metavar="N",
+        help="of each experiment (default: 100)",
     )
     add_seed(parser)
     add_path(parser, "where files go", "paper-output", "DIR")
@@ -34,9 +38,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=os.cpu_count() or 1,
         metavar="N",
-        help="processes (default: as many as there are processors)",
+        help="how many processes do the work (default: one for each processor)",
     )
-    parser.add_argument("--cluster", metavar="ADDRESS", help="dask scheduler to run on instead")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="dask scheduler that does the work")
     parser.add_argument(
         "--format",
         type=_formats,

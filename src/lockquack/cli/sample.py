@@ -30,14 +30,19 @@ def _add_options(parser: ArgumentParser) -> None:
     add_sources(parser)
     group = parser.add_argument_group("sampling")
     group.add_argument(
-        "-n", "--draws", type=count, default=1000, metavar="N", help="how many (default: 1000)"
+        "-n",
+        "--draws",
+        type=count,
+        default=1000,
+        metavar="N",
+        help="of each observation (default: 1000)",
     )
     group.add_argument(
         "--method",
         type=choice("method", METHODS),
         default="auto",
         metavar="NAME",
-        help=f"{', '.join(METHODS)} (default: auto)",
+        help=f"how they are drawn: {', '.join(METHODS)} (default: auto)",
     )
     group.add_argument(
         "--loo", action="store_true", help="leave each observation out of its own prediction"
@@ -49,7 +54,7 @@ def _add_options(parser: ArgumentParser) -> None:
         required=True,
         metavar="FILE",
         help="where the draws go: .nc or .zarr for ArviZ (group posterior_predictive), .csv for R "
-        "(a row a draw, a column y[i], by the outcome's name, an observation)",
+        "(a row for each draw, a column for each observation, y[1] if the outcome is y)",
     )
     add_fit(parser)
     add_cluster(parser)

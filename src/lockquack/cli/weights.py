@@ -92,7 +92,7 @@ def _below(fit: Combination) -> list[Line]:
     from lockquack.report.table import note, solution_lines
 
     notes = (Line(shell_words(note(remark)), "remark") for remark in fit.remarks)
-    return [*map(Line, solution_lines(fit)), *notes]
+    return [*(Line(shell_words(line)) for line in solution_lines(fit)), *notes]
 
 
 def _without_one(found: Influence, most: int) -> list[Line]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import methods_in_own_arithmetic
@@ -24,8 +23,10 @@ from lockquack.combination import (
     varying,
 )
 from lockquack.combination.influence import influence
+from lockquack.combination.log_scores import find_log_scores
 from lockquack.combination.new_data import move_models, require_new_models
 from lockquack.combination.shortcut import shortcut
+from lockquack.combination.table import to_dataframe
 from lockquack.combination.varying import read_new
 from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import ParameterError, UnsupportedError
@@ -42,7 +43,6 @@ from lockquack.prediction.prediction import Prediction
 from lockquack.remarks.draws import HardlyAnyDraws
 from lockquack.report import write_report
 from lockquack.report.table import as_html, as_text
-from lockquack.totals import error_of_total, total
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
@@ -144,6 +144,7 @@ class Combination(Fitted):
     recalibrated = recalibrating.recalibrated
     metrics = measuring.metrics
     average = averaging.average
+    to_dataframe = to_dataframe
     influence = influence
     diagnostics = diagnosing.diagnostics
 
@@ -249,62 +250,11 @@ class Combination(Fitted):
     plot_scores = pictures.plot_scores
     report = write_report
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return the table: one row for the combination, then one for each model.
-
-        The combination is scored on the observations that its weights were fitted to, which
-        flatters it a little.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns: ``weight``, its standard error and the ends of its 90 % interval, by the
-            Bayesian bootstrap, and, where it depends on covariates, its smallest and largest value
-            (the weight itself is then the average over the observations); ``score``, the total over
-            observations, each times its case weight where there are any, larger is better, and its
-            standard error; ``diff``, the score minus the combination's, and its standard error,
-            paired over observations; ``mcse``, the part of the score's error that is due to the
-            finite number of draws.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> fit = lq.lock(lq.example_models())
-        >>> fit.to_dataframe()[["weight", "score", "diff"]].round(1)
-                   weight  score  diff
-        model
-        [lock]        NaN  111.2   0.0
-        first         0.4   15.5 -95.7
-        second        0.6   80.4 -30.9
-        """
-        scored, counts = self._scored, self.observations.weights
-        behind = scored - scored[0]
-        se, behind_se = (
-            np.full(len(each), np.nan)
-            if self._has_few_observations
-            else error_of_total(each, counts)
-            for each in (scored, behind)
-        )
-        return pd.DataFrame(
-            {
-                "weight": [np.nan, *self._weights],
-                "weight_se": [np.nan, *self._weights_se],
-                "weight_5%": [np.nan, *self._weights_interval[0]],
-                "weight_95%": [np.nan, *self._weights_interval[1]],
-                **self._weights_range,
-                "score": total(scored, counts),
-                "score_se": se,
-                "diff": total(behind, counts),
-                "diff_se": behind_se,
-                "mcse": [np.nan, *self.mcse],
-            },
-            index=pd.Index(self._rows, name="model"),
-        )
-
     def save(self, path: str | Path) -> None:
         """Write to NetCDF, or to Zarr if the path ends in ``.zarr``; read with :func:`load`.
 
-        The models' draws are not part of it, only their jets at the observations.
+        The models' draws are not part of it, only their jets at the observations, and what was
+        known of log scores beside them.
 
         Parameters
         ----------
@@ -323,7 +273,7 @@ class Combination(Fitted):
         >>> bool((again.weights == fit.weights).all())
         True
         """
-        save_fit(self, path)
+        save_fit(replace(self, _saved_log_scores=find_log_scores(self).values), path)
 
     def __repr__(self) -> str:
         return as_text(self)
@@ -436,6 +386,17 @@ class Combination(Fitted):
         """Whether observations and draws are enough for standard errors of the weights."""
         hardly_any_draws = any(isinstance(remark, HardlyAnyDraws) for remark in self.remarks)
         return self.fitter.resamples and not (self._has_few_observations or hardly_any_draws)
+
+    @cached_property
+    def _complete_log_scores(self) -> list[Array]:
+        """Log scores of the combination and of each model, (1 + K, n), once all are known."""
+        return []
+
+    @property
+    def _what_is_unknown(self) -> list[str]:
+        """Which log scores the table has not, in words."""
+        why_not = find_log_scores(self).why_not
+        return [why_not] if why_not else []
 
     @property
     def _has_few_observations(self) -> bool:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lockquack.errors import UnsupportedError
 from lockquack.jets import Array
-from lockquack.methods.bench import Bench
+from lockquack.methods.bench import Bench, why_no_densities
 from lockquack.methods.metrics import PROB, measure
 from lockquack.methods.recalibrated import recalibrated_jet
+from lockquack.models.model import sources_of
 from lockquack.numeric import as_probability
 from lockquack.operators.pool import Pool
 from lockquack.rules import Hyvarinen
@@ -79,11 +79,11 @@ def _all_scores(
 ) -> tuple[Array, Array]:
     """Log scores and H of pools and models, (pool + K, n) each; NaN where there are none."""
     hyvarinen = fit.rule if isinstance(fit.rule, Hyvarinen) else Hyvarinen()
-    try:
-        bench = Bench.build(fit._require_models(), hyvarinen, fit.scores, progressbar)
-    except UnsupportedError:  # models of which predictive draws are all that is known
+    models = fit._require_models()
+    if why_no_densities(sources_of(models)):
         unknown = np.full((len(pools) + len(fit.names), fit.observations.n), np.nan)
         return unknown, unknown
+    bench = Bench.build(models, hyvarinen, fit.scores, progressbar)
     scored = [_scores(bench, pool) for pool in pools]
     scored += [(row.log_scores, row.h_scores) for row in bench.single_models().values()]
     log_scores, h_scores = map(np.stack, zip(*scored, strict=True))

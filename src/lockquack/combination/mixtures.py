@@ -7,7 +7,14 @@ from typing import Any
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.combination.combination import Combination
-from lockquack.combination.verbs import Gate, Models, Prior, Shrinkage, combine_by
+from lockquack.combination.verbs import (
+    Gate,
+    Models,
+    Prior,
+    Shrinkage,
+    combine_by,
+    rule_without_densities,
+)
 from lockquack.draws.blocks import Kind
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.methods.fit import log_probabilities
@@ -275,7 +282,8 @@ def equal(
     models
         As for :func:`lock`.
     scores, random_seed, progressbar
-        As for :func:`lock`; they concern the table only.
+        As for :func:`lock`; they concern the table only, which has log scores, or CRPS where a
+        model has no densities.
 
     Returns
     -------
@@ -288,4 +296,6 @@ def equal(
     >>> lq.equal(lq.example_models()).weights.to_series().to_dict()
     {'first': 0.5, 'second': 0.5}
     """
-    return combine_by(models, METHODS["equal"], None, scores, random_seed, progressbar)
+    read = as_models(models)
+    method = replace(METHODS["equal"], rule=rule_without_densities(read) or METHODS["equal"].rule)
+    return combine_by(read, method, None, scores, random_seed, progressbar)

@@ -1,133 +1,24 @@
-r"""Averages of quantiles (Vincentization), beside the pools of densities.
-
-.. math:: F^{-1}(\tau) = \sum_k w_k F_k^{-1}(\tau)
-
-It is no operator: what it makes of densities at an outcome depends on the densities everywhere, so
-there is no jet, no Hyvärinen score and no log score by quadrature of a pool. It needs quantiles
-only, and what it makes is a model of its own, known by its draws.
-"""
+"""The verb for averages of quantiles (Vincentization)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import xarray as xr
 
-from lockquack.arithmetic import methods_in_own_arithmetic, own_arithmetic
-from lockquack.checks.models import kind_of_scores, require_same_observations
+from lockquack.arithmetic import own_arithmetic
+from lockquack.combination.combination import Combination
+from lockquack.combination.verbs import combine_by
 from lockquack.draws.blocks import Kind
-from lockquack.errors import ParameterError, UnsupportedError
+from lockquack.errors import ParameterError
+from lockquack.fitting.formulas import GivenWeights
 from lockquack.jets import Array
-from lockquack.methods.fit import by_model, require_seed
-from lockquack.models.likelihood import Likelihood
-from lockquack.models.model import Model, sources_of
-from lockquack.models.observations import Observations, agreed
+from lockquack.methods.fit import by_model
+from lockquack.methods.method import METHODS, Method
 from lockquack.numeric import as_numeric
-from lockquack.operators import Linear
-from lockquack.operators.pool import Pool
-from lockquack.prediction.distances import quantiles_of
-from lockquack.prediction.prediction import Prediction
-from lockquack.solvers.base import Solution
-from lockquack.solvers.quantile_proportions import pinball, quantile_proportions
-from lockquack.sources.drawn import hold_outcomes
 from lockquack.sources.reading import as_models
-from lockquack.totals import error_of_total, total
-
-_LABEL = "quantile average"
-#: Levels at which quantiles are averaged, as many outcomes does the average have.
-_LEVELS = (np.arange(100) + 0.5) / 100
-
-
-@methods_in_own_arithmetic
-@dataclass(frozen=True, eq=False, repr=False)
-class QuantileAverage:
-    """The average of the quantiles of some models, with weights; made by :func:`average_quantiles`.
-
-    Attributes
-    ----------
-    weights
-        The models' weights, which sum to one.
-    model
-        The average as a model of these observations, known by its draws. It can be mixed with, and
-        compared to, others by :class:`CRPS`.
-    solution
-        What the solver found, with its gap; None where the weights were given.
-
-    Examples
-    --------
-    >>> import lockquack as lq
-    >>> average = lq.average_quantiles(lq.example_models(), "equal")
-    >>> average.weights.values, average.model
-    (array([0.5, 0.5]), <Model quantile average; chain: 1, draw: 100, obs_id: 40, components: 1>)
-    """
-
-    weights: xr.DataArray
-    model: Model
-    solution: Solution | None
-    crps: Array  # (1 + K, n): of the average and of each model, in units of the outcome
-
-    def predict(self, models: Mapping[str, Any] | None = None) -> Prediction:
-        """Return the average as a distribution, here or at other observations.
-
-        Parameters
-        ----------
-        models
-            Models of other observations, with the same names; by default those it was made of.
-
-        Returns
-        -------
-        Prediction
-            With ``cdf``, ``quantile``, ``interval``, ``mean``, ``sample``; where the outcomes are
-            known, ``pit`` and ``coverage``.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> average = lq.average_quantiles(lq.example_models())
-        >>> average.predict().quantile(0.5).sizes
-        Frozen({'obs_id': 40})
-        """
-        model = self.model
-        if models is not None:
-            model = average_quantiles(models, self.weights, scores="held-out").model
-        observations = model.observations
-        alone = Pool(Linear(), np.ones(1), 1)
-        return Prediction({_LABEL: model}, alone, observations, _LABEL, observed=observations.known)
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a table: weights, and totals of CRPS in units of the outcome, smaller is better.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row for the average, then one for each model: ``weight``, ``crps``, its standard error
-            ``crps_se``, and ``diff``, what a model has more than the average.
-
-        Examples
-        --------
-        >>> import lockquack as lq
-        >>> lq.average_quantiles(lq.example_models()).to_dataframe().index.tolist()
-        ['[quantile average]', 'first', 'second']
-        """
-        counts = self.model.observations.weights
-        totals = total(self.crps, counts)
-        return pd.DataFrame(
-            {
-                "weight": [np.nan, *self.weights.values],
-                "crps": totals,
-                "crps_se": error_of_total(self.crps, counts),
-                "diff": totals - totals[0],
-            },
-            index=pd.Index([f"[{_LABEL}]", *self.weights["model"].values], name="model"),
-        )
-
-    def __repr__(self) -> str:
-        table = self.to_dataframe().round(3).to_string(na_rep="", index_names=False)
-        return f"Average of quantiles; CRPS in units of the outcome, smaller is better\n\n{table}"
 
 
 @own_arithmetic
@@ -137,20 +28,20 @@ def average_quantiles(
     *,
     scores: Kind = "loo",
     random_seed: int = 0,
-) -> QuantileAverage:
+    progressbar: bool | None = None,
+) -> Combination:
     r"""Average the models' quantiles, with weights by CRPS (Vincentization).
 
     .. math:: F^{-1}(\tau) = \sum_k w_k F_k^{-1}(\tau)
 
-    Where models disagree about the place and agree about the spread, the average lies between them
-    and is as wide as they are; a mixture of them is wider. So it suits models that
-    are each right but for a shift, and is too narrow where their disagreement is what is
-    not known: look at ``predict().coverage()``, and compare with the mixture,
-    ``combine(models, Linear(), CRPS())``.
+    What ``combine(models, Quantiles(), CRPS())`` does, also with weights that are given. Where
+    models disagree about the place and agree about the spread, the average lies between them and is
+    as wide as they are; a mixture of them is wider. So it suits models that are each right but for
+    a shift, and is too narrow where their disagreement is what is not known: look at
+    ``coverage()``, and at the mixture beside it in ``compare(models, rule="crps")``.
 
     The weights minimise the total CRPS, the pinball loss over 100 levels: a linear programme, with
-    a gap that proves it. It is no operator of :func:`combine`: it has no density that follows
-    from the models' densities at the outcome. What it returns is a model of its own.
+    a gap that proves it.
 
     Parameters
     ----------
@@ -163,11 +54,14 @@ def average_quantiles(
         As for :func:`lock`.
     random_seed
         Seed of outcomes that models draw.
+    progressbar
+        Whether to show progress; by default in a terminal only.
 
     Returns
     -------
-    QuantileAverage
-        Its weights, and the average as a model.
+    Combination
+        The average as a distribution, with ``cdf``, ``quantile``, ``interval``, ``mean``,
+        ``sample``, ``pit`` and ``coverage``, but no density.
 
     Examples
     --------
@@ -180,63 +74,32 @@ def average_quantiles(
     >>> average = lq.average_quantiles({"low": low, "high": high})
     >>> average.weights.round(1).to_series().to_dict()
     {'low': 0.5, 'high': 0.5}
+    >>> average.predict().interval(0.9).sizes
+    Frozen({'ci_bound': 2, 'obs_id': 60})
 
     References
     ----------
     Lichtendahl, Grushka-Cockayne and Winkler (2013). Is it better to average probabilities or
     quantiles? Management Science 59(7).
     """
-    require_seed(random_seed)
-    found = as_models(models)
-    sources = sources_of(found)
-    require_same_observations(sources)
-    scores = kind_of_scores(found, scores)
-    observations = agreed(model.observations for model in found.values())
-    if observations.d > 1:
-        raise UnsupportedError(
-            f"Quantiles are of single numbers; these outcomes have {observations.d} components. "
-            "Mix the models by lq.combine(models, lq.Linear(), lq.EnergyScore())."
-        )
-    loo = scores == "loo"
-    quantiles = quantiles_of(sources, _LEVELS, loo=loo, random_seed=random_seed)  # (K, level, n)
-    solution, w = None, _given(weights, tuple(found))
-    if w is None:
-        solution = _fit(quantiles, observations)
-        w = solution.x
-    averaged = np.tensordot(w, quantiles, axes=1)
-    left_out, described = scores != "in-sample", Likelihood(_LABEL)
-    model = Model(hold_outcomes(observations, averaged[None], described, held_out=left_out))
-    y = observations.values[:, 0]
-    each = np.stack([averaged, *quantiles])
-    crps = 2.0 * pinball(y - each, _LEVELS[:, None]).mean(axis=1)
-    labelled = xr.DataArray(w, dims="model", coords={"model": list(found)}, name="weights")
-    return QuantileAverage(labelled, model, solution, crps)
+    read = as_models(models)
+    method = _method(weights, tuple(read))
+    return combine_by(read, method, None, scores, random_seed, progressbar)
 
 
-def _fit(quantiles: Array, observations: Observations) -> Solution:
-    if not observations.known:
-        raise UnsupportedError(
-            "Weights by CRPS need the outcomes, and no model holds them. Give y= to one, or give "
-            "weights=."
-        )
-    K, L, n = quantiles.shape
-    counts = np.ones(n) if observations.weights is None else observations.weights
-    return quantile_proportions(
-        quantiles.reshape(K, -1).T,
-        np.tile(observations.values[:, 0], L),
-        np.repeat(_LEVELS, n),
-        np.tile(counts, L) * 2.0 / L,
-    )
-
-
-def _given(weights: Any, names: tuple[str, ...]) -> Array | None:
-    """Read weights; None where they are to be found."""
+def _method(weights: Any, names: tuple[str, ...]) -> Method:
+    """Find the method for weights that are given, equal, or to be found."""
     if weights is None:
-        return None
+        return METHODS["quantiles"]
     if isinstance(weights, str):
         if weights != "equal":
             raise ParameterError(f"weights must be numbers, 'equal' or None; got {weights!r}.")
-        return np.full(len(names), 1.0 / len(names))
+        return METHODS["equal quantiles"]
+    given = {"given": _read_weights(weights, names)}
+    return replace(METHODS["quantiles"], fitter=GivenWeights, options=given)
+
+
+def _read_weights(weights: Any, names: tuple[str, ...]) -> Array:
     values = as_numeric("weights", by_model("weights", weights, names), ParameterError)
     right = values.shape == (len(names),) and (values >= 0).all() and np.isclose(values.sum(), 1.0)
     if not right:

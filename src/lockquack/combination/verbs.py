@@ -13,9 +13,10 @@ from lockquack.arithmetic import own_arithmetic
 from lockquack.combination.combination import Combination
 from lockquack.draws.blocks import Kind
 from lockquack.files.fits import read_fit
+from lockquack.methods.bench import distance_for, why_no_densities
 from lockquack.methods.fit import fit
 from lockquack.methods.method import Method, method_for
-from lockquack.models.model import Model
+from lockquack.models.model import Model, sources_of
 from lockquack.operators import Locking, Operator, Superposition, get_operator
 from lockquack.rules import Rule, get_rule
 from lockquack.sources.reading import as_models
@@ -120,9 +121,9 @@ def lock(
     Yao, Carvalho, Mesquita, McLatchie (2023), Locking and Quacking: Stacking Bayesian model
     predictions by log-pooling and superposition, arXiv:2305.07334.
     """
-    free: Literal["simplex", "nonnegative"] = "simplex" if weights == "softmax" else weights
-    method = _method(Locking(free), rule, scale)
-    gate: Gate = "softmax" if weights == "softmax" else "simplex"
+    is_gate = isinstance(weights, str) and weights == "softmax"  # an array is neither
+    method = _method(Locking("simplex" if is_gate else weights), rule, scale)  # type: ignore[arg-type]
+    gate: Gate = "softmax" if is_gate else "simplex"
     return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage, gate)
 
 
@@ -154,7 +155,9 @@ def combine(
         How the densities are pooled: an operator or its name.
     rule
         The score that the weights maximise: a rule or its name. By default the one that usually
-        goes with the operator: ``"hyvarinen"`` for locking and the hybrid, else ``"log"``.
+        goes with the operator: ``"hyvarinen"`` for locking and the hybrid, ``"crps"`` for averages
+        of quantiles, else ``"log"``; for mixtures of models of which one has no densities
+        ``"crps"``, or ``"energy"`` for vectors.
     prior
         As for :func:`lock`; by default 1 for the mixture by the log score, which is then
         :func:`stack`, and 1.01 for all others.
@@ -181,7 +184,11 @@ def combine(
     Traceback (most recent call last):
     lockquack.errors.UnknownNameError: Unknown operator 'loking'. Did you mean 'locking'? ...
     """
-    method = _method(get_operator(operator), rule, scale)
+    operator = get_operator(operator)
+    models = as_models(models)
+    if rule is None and operator.normalised:
+        rule = rule_without_densities(models)
+    method = _method(operator, rule, scale)
     return combine_by(
         models, method, prior, scores, random_seed, progressbar, by, shrinkage, weights
     )
@@ -209,6 +216,11 @@ def quack(
     By default the rule is the log score where all models can be evaluated away from the observed
     outcomes (the normaliser is then a closed form), and the Hyvärinen score otherwise; the
     table says which. The problem is not convex: the table says how many starts agree.
+
+    Of models that cannot be evaluated elsewhere the normaliser, and so the log score, is known
+    within bounds only. Unless you ask for the Hyvärinen score by name, the result is then the best
+    pool that is certain to predict no worse than the best model alone, and in the last resort that
+    model; a remark says so.
 
     Phases of models that hardly overlap, or that get next to no weight, mean nothing.
 
@@ -249,10 +261,11 @@ def quack(
     Yao, Carvalho, Mesquita, McLatchie (2023), arXiv:2305.07334.
     """
     models = as_models(models)
+    chosen = rule is None
     if rule is None:
         rule = "log" if _all_evaluable(models) else "hyvarinen"
         scale = None if rule == "log" else scale  # it belongs to the score that was not chosen
-    method = _method(Superposition(phases), rule, scale)
+    method = replace(_method(Superposition(phases), rule, scale), only_certain=chosen)
     return combine_by(
         models, method, prior, scores, random_seed, progressbar, by, shrinkage, weights
     )
@@ -285,6 +298,12 @@ def load(path: str | Path) -> Combination:
     ('first', 'second')
     """
     return Combination._of(read_fit(path))
+
+
+def rule_without_densities(models: Mapping[str, Model]) -> Rule | None:
+    """Return the rule for mixtures of models of which one has no densities; None: all have some."""
+    sources = sources_of(models)
+    return distance_for(sources) if why_no_densities(sources) else None
 
 
 def _method(operator: Operator, rule: Rule | str | None, scale: ArrayLike | None) -> Method:

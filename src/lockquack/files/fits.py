@@ -26,12 +26,12 @@ from lockquack.fitting.basis import Basis, Term
 from lockquack.fitting.densities import Densities, places_of
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import fitter_for, varying_fitter_for
+from lockquack.fitting.formulas import GivenWeights
 from lockquack.fitting.gate import GatedObjective
 from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.recalibration import RECALIBRATED, BetaFit, Recalibration
 from lockquack.fitting.shrinkage import Choice
-from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array, Jet
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.method import METHODS, Varying
@@ -90,17 +90,11 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
 
 def _covariates(fit: Fitted) -> dict[str, Any] | None:
     """All that is known of covariates that the weights depend on, but the covariates themselves."""
-    if fit.design is None or not isinstance(fit.fitter, VaryingFitter | GatedFitter):
+    basis = fit.fitter.basis
+    if fit.design is None or basis is None:
         return None
-    known = {
-        "design": fit.design.describe(),
-        "terms": [[term.size, term.likeness] for term in fit.fitter.objective.basis.terms],
-    }
-    if isinstance(fit.fitter, GatedFitter):
-        return {**known, "gate": fit.fitter.record}
-    choice = fit.fitter.choice
-    shrinkage = fit.fitter.objective.shrinkage
-    return {**known, "shrinkage": shrinkage, "choice": None if choice is None else vars(choice)}
+    terms = [[term.size, term.likeness] for term in basis.terms]
+    return {"design": fit.design.describe(), "terms": terms, **fit.fitter.record}
 
 
 def _recalibration(fit: Fitted) -> dict[str, Any] | None:
@@ -135,17 +129,18 @@ def _arrays(fit: Fitted) -> dict[str, Any]:
         arrays["curv"] = (("model", _OBS, _PART), densities.jets.curv)
     if fit.observations.weights is not None:
         arrays["case_weights"] = (_OBS, fit.observations.weights)
-    if isinstance(fit.fitter, GatedFitter):
-        arrays["gates"] = ((f"{_OWN}chain", f"{_OWN}draw", f"{_OWN}gate"), fit.fitter.draws)
-        arrays["gate_start"] = (f"{_OWN}start", fit.fitter.start)
-    if isinstance(fit.fitter, VaryingFitter | GatedFitter):
-        share = fit.fitter.objective.basis.share
-        arrays["share"] = (_SHARE, share.data)
-        arrays["share_function"] = (_SHARE, share.indices)
-        arrays["share_start"] = (_ROW, share.indptr)
+    for name, values in fit.fitter.arrays.items():
+        arrays[name] = (tuple(f"{_OWN}{name}_{axis}" for axis in range(values.ndim)), values)
+    basis = fit.fitter.basis
+    if basis is not None:
+        arrays["share"] = (_SHARE, basis.share.data)
+        arrays["share_function"] = (_SHARE, basis.share.indices)
+        arrays["share_start"] = (_ROW, basis.share.indptr)
     if fit.recalibration is not None:
         arrays["recalibrated_scores"] = (_OBS, fit.recalibration.scores)
         arrays["recalibration_gains"] = (_OBS, fit.recalibration.beta.gains)
+    if fit._saved_log_scores is not None:
+        arrays["log_scores"] = ((f"{_OWN}predictor", _OBS), fit._saved_log_scores)
     for wish, groups in densities.tables.items():
         table = join_tables(groups)
         for name, axes in table.axes.items():
@@ -218,7 +213,13 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Fitted:
         ways=tuple(map(str, contents.json("ways"))),
         design=contents.attribute("by", _read_design),
         recalibration=_read_recalibration(contents, observations.n),
+        _saved_log_scores=_read_log_scores(contents, (1 + len(names), observations.n)),
     )
+
+
+def _read_log_scores(contents: Contents, shape: tuple[int, int]) -> Array | None:
+    """Read log scores beside the scores of the fit, which a file need not hold."""
+    return contents.array("log_scores", shape) if "log_scores" in contents.arrays else None
 
 
 def _read_recalibration(contents: Contents, n_obs: int) -> Recalibration | None:
@@ -315,6 +316,7 @@ def _fitter(contents: Contents, objective: Objective) -> Fitter:
             return _varying_fitter(objective, known, contents, options)
     method = METHODS.get(contents.text("label").removesuffix(RECALIBRATED))
     kind = (method and method.fitter) or fitter_for(objective.operator, objective.rule)
+    kind = GivenWeights if set(options) == set(GivenWeights.wants) else kind
     with making_sense_of("the attribute 'fitter_options'"):
         given = {name: np.array(v) if isinstance(v, list) else v for name, v in options.items()}
         return kind(objective, **given)

@@ -17,6 +17,8 @@ from lockquack.solvers.simplex_qp import simplex_qp
 
 #: Places along a direction where the score is looked at.
 _PLACES = 9
+#: Curvature, as a share of the largest, below which a direction is straight but for rounding.
+_STRAIGHT = 1e-9
 
 
 class ConvexFitter(Fitter, ABC):
@@ -84,13 +86,19 @@ class ConvexFitter(Fitter, ABC):
     def flat_directions(self, weights: Array, face: Mask) -> Array:
         """Directions among the models of a face, (m, K), in which the score bends least.
 
-        They involve the models of the face only and leave the sum of the weights as it is.
+        They involve the models of the face only and leave the sum of the weights as it is. Where
+        several do not bend at all, any mixture of them does as well: those nearest to moving one
+        of the models stand for all, so that nothing depends on the models' order.
         """
         members = np.flatnonzero(face)
         basis = contrasts(members.size)
         half = self.half_hessian(weights)[np.ix_(members, members)]
         values, vectors = np.linalg.eigh(basis.T @ half @ basis)
-        flat = values < 1e-2 * values.max(initial=0.0)
-        directions = np.zeros((int(flat.sum()), face.size))
-        directions[:, members] = (basis @ vectors[:, flat]).T
+        top, vectors = values.max(initial=0.0), basis @ vectors
+        straight = values < _STRAIGHT * top
+        found = vectors[:, straight] @ vectors[:, straight].T
+        slow = vectors[:, ~straight & (values < 1e-2 * top)].T
+        found = np.concatenate([found[np.linalg.norm(found, axis=1) > _STRAIGHT], slow])
+        directions = np.zeros((len(found), face.size))
+        directions[:, members] = found
         return directions

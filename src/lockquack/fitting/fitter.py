@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lockquack.errors import UnsupportedError
+from lockquack.fitting.basis import Basis
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.posterior import Target, generalised_posterior
 from lockquack.fitting.uncertainty import expand_around
 from lockquack.jets import Array
 from lockquack.operators.base import Places
+from lockquack.operators.space import Mask
 from lockquack.sampling.nuts import Sampled
 from lockquack.solvers.base import Solution
 
@@ -45,7 +47,7 @@ class Fitter(ABC):
     is_formula: ClassVar[bool] = False
     #: How its weights come about, before the name of the score.
     way: ClassVar[str] = "fitted by"
-    #: What cannot be done with its weights, and why: "bootstrap", "expansion", "influence".
+    #: What cannot be done with its weights, and why.
     cannot: ClassVar[Mapping[str, str]] = {}
 
     def require(self, what: str) -> None:
@@ -111,6 +113,18 @@ class Fitter(ABC):
         """
         return self.refit_many(self.counts_without(chosen), x)
 
+    def scores_without(self, chosen: Places, found: Array) -> Array:
+        """Score each of the chosen observations by what was found without it, (m, P) → (m,)."""
+        return self.objective.at(chosen).scores_each(found.T)
+
+    def exactly(self) -> Self:
+        """Return the same that leaves observations out exactly, whatever it takes."""
+        return self
+
+    def is_exact(self, chosen: Places) -> Mask:
+        """Whether the parameters without each of the chosen observations are fitted again."""
+        return np.ones(chosen.size, dtype=np.bool_)
+
     def counts_without(self, chosen: Places) -> Array:
         """Count the observations without each of the chosen ones, (m, n)."""
         counts = np.repeat(self.objective.counts[None], chosen.size, axis=0)
@@ -133,6 +147,21 @@ class Fitter(ABC):
         """Return the generalised posterior of the parameters, to be sampled from beside x."""
         space = self.objective.space
         return generalised_posterior(self.expand_free, learning_rate, space, x)
+
+    @property
+    def basis(self) -> Basis | None:
+        """The functions of covariates that the weights depend on; None: they depend on nothing."""
+        return None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All else that is known of weights that depend on covariates, as JSON can hold it."""
+        return {}
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """What of that is arrays."""
+        return {}
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from lockquack.fitting.hybrid_hyvarinen import HybridHyvarinen
 from lockquack.fitting.linear_log_score import LinearLogScore
 from lockquack.fitting.locking_density import LockingLogScore, LockingPairwise
 from lockquack.fitting.quadratic import LinearEnergy, LockingHyvarinen
+from lockquack.fitting.quantile_average import QuantileFitter
 from lockquack.fitting.selection import SelectionFitter
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.fitting.varying import VaryingFitter
@@ -22,7 +23,7 @@ from lockquack.fitting.varying_convex import (
     VaryingLockingPairwise,
 )
 from lockquack.fitting.varying_smooth import VaryingHybridHyvarinen, VaryingSmoothFitter
-from lockquack.operators import Hybrid, Linear, Locking, Operator, Selection
+from lockquack.operators import Hybrid, Linear, Locking, Operator, Quantiles, Selection
 from lockquack.rules import (
     CRPS,
     RULES,
@@ -43,17 +44,27 @@ FITTERS: dict[tuple[type[Operator], type[Rule]], type[Fitter]] = {
     (Linear, CRPS): LinearEnergy,
     (Linear, EnergyScore): LinearEnergy,
     (Hybrid, Hyvarinen): HybridHyvarinen,
+    (Quantiles, CRPS): QuantileFitter,
     **{(Selection, rule): SelectionFitter for rule in RULES.values()},
 }
 
 
 def can_be_fitted(operator: Operator, rule: Rule) -> bool:
     """Whether pools by an operator have such scores at all."""
+    if not operator.of_densities:
+        return rule.takes_quantiles
     return operator.normalised or not rule.is_for_mixtures
 
 
 def fitter_for(operator: Operator, rule: Rule) -> type[Fitter]:
     """Find how to fit an operator by a rule."""
+    if not operator.of_densities and not rule.takes_quantiles:
+        raise UnsupportedError(
+            f"An average of quantiles has no {rule.label} score: its density does not follow from "
+            "those of the models at the outcome. Use ",
+            advice("CRPS()", "--rule crps"),
+            ".",
+        )
     if not can_be_fitted(operator, rule):
         raise UnsupportedError(
             f"The {rule.label} score is known from draws of the models, which tell of mixtures "

@@ -73,6 +73,19 @@ class EqualWeights(FixedFormula):
 
 
 @dataclass(frozen=True)
+class GivenWeights(FixedFormula):
+    """Weights that the user gave."""
+
+    refusal = "Weights that were given do not depend on the data: nothing to resample."
+    given: Array = field(default_factory=lambda: np.zeros(0))
+    wants = ("given",)
+
+    @override
+    def formula(self) -> Array:
+        return self.given
+
+
+@dataclass(frozen=True)
 class PseudoBMA(Formula):
     r"""Weights :math:`w_k \propto \exp \sum_i u_i \log \pi_k(y_i)`, u the case weights."""
 

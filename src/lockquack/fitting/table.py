@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockquack.fitting.fitters import can_be_fitted, fitter_for
-from lockquack.operators import OPERATORS, Linear, Locking, Nested, Operator
+from lockquack.operators import OPERATORS, Linear, Locking, Nested, Operator, Quantiles
 from lockquack.rules import RULES, Rule
 
 
@@ -21,6 +21,7 @@ def pairs_table() -> str:
     rules = [rule() for rule in RULES.values()]
     operators = {repr(operator()): operator() for operator in OPERATORS.values()}
     operators[repr(Locking("nonnegative"))] = Locking("nonnegative")
+    operators[repr(Quantiles())] = Quantiles()
     operators["Nested(…)"] = Nested(Locking(), [Linear(), 0])
     lines = [
         ["operator", *(f"`{type(rule).__name__}`" for rule in rules)],
@@ -33,5 +34,6 @@ def pairs_table() -> str:
 def _cell(operator: Operator, rule: Rule) -> str:
     if not can_be_fitted(operator, rule):
         return "–"
-    star = "*" if rule.needs_normaliser and not operator.normalised else ""
+    unnormalised = operator.of_densities and not operator.normalised
+    star = "*" if rule.needs_normaliser and unnormalised else ""
     return fitter_for(operator, rule).kind + star

@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from lockquack.checks.models import check_models, suited_rule
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.fitting.fitters import can_be_fitted
+from lockquack.fitting.formulas import FixedFormula
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
 from lockquack.methods.examine import examine_edges
 from lockquack.methods.folds import Fold
-from lockquack.methods.gather import Gathered, gather, grant
+from lockquack.methods.gather import Gathered, gather, grant, unit_of
 from lockquack.methods.method import Method
 from lockquack.methods.solving import solve
+from lockquack.methods.suspicious_outcomes import examine_outcomes
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
@@ -32,7 +35,7 @@ from lockquack.prediction.members import are_discrete
 from lockquack.prediction.nodes import lay_nodes, refine_nodes
 from lockquack.quadrature.beta import BetaTransform
 from lockquack.remarks import Remark
-from lockquack.rules import Hyvarinen, LogScore, PairwiseScore, Rule
+from lockquack.rules import CRPS, EnergyScore, Hyvarinen, LogScore, PairwiseScore, Rule
 from lockquack.totals import total
 
 
@@ -43,6 +46,7 @@ class Row:
     weights: Array  # (K,)
     log_scores: Array  # (n,); NaN where the pool cannot be normalised
     h_scores: Array  # (n,); NaN where H is not available
+    distance_scores: Array  # (n,); NaN where neither CRPS nor energy score was asked for
     #: How much there is to it: 0 for one model, more for methods that find out more.
     complexity: int
     #: Effective number of parameters of a model; NaN for methods.
@@ -76,6 +80,9 @@ class Bench:
     why_no_h: str  # empty: there is H
     why_no_norm: str  # empty: pools can be normalised
     pareto_k: Array  # (K, n); −inf where an observation does not count
+    #: CRPS or energy score, where it decides; None: it was not asked for.
+    distance: EnergyScore | None = None
+    why_no_log: str = ""  # empty: there are log scores
 
     @classmethod
     def build(
@@ -84,11 +91,36 @@ class Bench:
         hyvarinen: Hyvarinen,
         scores: Kind,
         progressbar: bool | None,
+        distance: EnergyScore | None = None,
+        random_seed: int = 0,
     ) -> Bench:
-        """Collapse the draws and lay nodes, as far as these models allow."""
-        why_no_h = why_no_norm = ""
+        """Collapse the draws and lay nodes, as far as these models allow.
+
+        Of models without densities, distances of their draws are all there is.
+        """
         sources = sources_of(models)
         hyvarinen = suited_rule(hyvarinen, sources)
+        why = why_no_densities(sources)
+        if why:
+            rule = distance or distance_for(sources)
+            drawn = gather(models, Linear(), rule, scores, progressbar, random_seed)
+            weights, pareto_k = drawn.densities.case_weights, drawn.pareto_k
+            assert pareto_k is not None
+            known = _where_counted(pareto_k, weights)
+            return cls(models, hyvarinen, scores, drawn, why, why, known, rule, why)
+        found = cls._of_densities(models, hyvarinen, scores, progressbar)
+        return replace(found, distance=distance)
+
+    @classmethod
+    def _of_densities(
+        cls,
+        models: Mapping[str, Model],
+        hyvarinen: Hyvarinen,
+        scores: Kind,
+        progressbar: bool | None,
+    ) -> Bench:
+        why_no_h = why_no_norm = ""
+        sources = sources_of(models)
         rule: Rule = hyvarinen
         try:
             check_models(models, hyvarinen)
@@ -112,9 +144,7 @@ class Bench:
         pareto_k = np.zeros((len(models), gathered.densities.n_obs))
         if scores == "loo":
             pareto_k = np.stack([model.loo().pareto_k for model in models.values()])
-        weights = gathered.densities.case_weights
-        if weights is not None:
-            pareto_k = np.where(weights > 0, pareto_k, -np.inf)
+        pareto_k = _where_counted(pareto_k, gathered.densities.case_weights)
         return cls(models, hyvarinen, scores, gathered, why_no_h, why_no_norm, pareto_k)
 
     @property
@@ -147,7 +177,7 @@ class Bench:
             examine_edges(self.sources, pool, method.rule)
         self._refine(pool)
         held_out = _HeldOut(fitter, solution.x, self._objectives(pool.operator))
-        scores = np.full((2, self.n_obs), np.nan)
+        scores = np.full((len(held_out.objectives), self.n_obs), np.nan)
         places = [slice(i, i + 1) for i in range(len(folds))]
         # Each of the others is a few sums over the observations: sooner done than sent.
         found = map_observations(
@@ -158,7 +188,8 @@ class Bench:
             scores[:, fold] = part
             pools.append(replace(pool, x=x))
         weights = fitter.objective.mean_weights(solution.x)
-        return Row(weights, scores[0], scores[1], method.complexity, pools=pools)
+        log_scores, h_scores, distances = scores
+        return Row(weights, log_scores, h_scores, distances, method.complexity, pools=pools)
 
     def scores_of(self, pool: Pool) -> tuple[Array, Array]:
         """Log score and H of a pool at all observations, (n,) each; NaN where it has none.
@@ -167,11 +198,18 @@ class Bench:
         """
         self._refine(pool)
         unknown = np.full(self.n_obs, np.nan)
-        log_scores, h_scores = (
+        log_scores, h_scores, _ = (
             unknown if objective is None else objective.scores(pool.x)
             for objective in self._objectives(pool.operator)
         )
         return log_scores, h_scores
+
+    @property
+    def unit(self) -> float:
+        """What distances are to be multiplied by, to be in units of the outcome."""
+        if not isinstance(self.distance, CRPS):
+            return 1.0  # of vectors, each component has its own
+        return float(unit_of(self.distance, self.observations)[0])
 
     @property
     def observations(self) -> Observations:
@@ -186,19 +224,20 @@ class Bench:
     def single_models(self) -> dict[str, Row]:
         """Return a row for each model by itself."""
         alone = np.eye(len(self.models))
-        scored = [
+        logs, h, distances = (
             np.full((len(self.models), self.n_obs), np.nan)
             if objective is None
             else np.stack([objective.scores(x) for x in alone])
             for objective in self._objectives(Linear())
-        ]
+        )
         return {
-            name: Row(alone[k], scored[0][k], scored[1][k], 0, self._p_loo(model, scored[0][k]))
+            name: Row(alone[k], logs[k], h[k], distances[k], 0, self._p_loo(model, logs[k]))
             for k, (name, model) in enumerate(self.models.items())
         }
 
     def _p_loo(self, model: Model, log_scores: Array) -> float:
-        if self.scores != "loo" or model.source.is_left_out or not model.n_draws:
+        known = model.n_draws and not self.why_no_log
+        if self.scores != "loo" or model.source.is_left_out or not known:
             return np.nan
         fitted = model.passes.predict("in-sample", density=True, derivatives=False)
         return float(total(fitted.jet.logp - log_scores, self.case_weights))
@@ -210,12 +249,20 @@ class Bench:
         return np.asarray(self.pareto_k > np.array(limits)[:, None])
 
     def remarks(self) -> list[Remark]:
-        """Remark on leave-one-out scores that are unreliable."""
-        return examine_pareto(self.sources, self.pareto_k, self.observations, "scores")
+        """Remark on leave-one-out scores that are unreliable, and on suspicious outcomes."""
+        remarks = examine_pareto(self.sources, self.pareto_k, self.observations, "scores")
+        if any(source.likelihood.discrete for source in self.sources.values()):
+            return remarks
+        logp, names = self.gathered.densities.jets.logp, tuple(self.models)
+        return [*remarks, *examine_outcomes(self.observations, names, logp, densities=True)]
 
     def _for_these_models(self, method: Method) -> Method:
         """Return the method for these models, or say why it is not for them."""
+        if self.distance is not None and issubclass(method.kind, FixedFormula):
+            method = replace(method, rule=self.distance)  # it decides nothing
         operator, rule = method.operator, method.rule
+        if self.why_no_log and not rule.is_by_distance:
+            raise UnsupportedError(self.why_no_log)
         if rule.needs_derivatives:
             if self.why_no_h:
                 raise UnsupportedError(self.why_no_h)
@@ -225,11 +272,18 @@ class Bench:
                     "Give one form of it for all methods, by hyvarinen=."
                 )
             method = replace(method, rule=self.hyvarinen)
-        if rule.needs_normaliser and not operator.normalised and self.why_no_norm:
+        unnormalised = operator.of_densities and not operator.normalised
+        if rule.needs_normaliser and unnormalised and self.why_no_norm:
             raise UnsupportedError(self.why_no_norm)
         if rule.is_for_discrete and not self.knows(rule):
             raise UnsupportedError(f"The {rule.label} score is for discrete outcomes only.")
         return method.for_models(tuple(self.models))
+
+    def would_try(self, method: Method) -> bool:
+        """Whether a method is of use with these models and the score that decides."""
+        if self.why_no_log and not method.rule.is_by_distance:
+            return issubclass(method.kind, FixedFormula)
+        return method.is_usual or type(method.rule) is type(self.distance)
 
     def knows(self, rule: Rule) -> bool:
         """Whether the models were evaluated wherever a rule wants it."""
@@ -237,25 +291,67 @@ class Bench:
 
     def _look_for(self, method: Method) -> None:
         """Find out what a rule wants to know that no other did; the next has it too."""
+        self._grant(method.operator, method.rule)
+
+    def _grant(self, operator: Operator, rule: Rule) -> None:
         known = self.gathered.pareto_k
-        found = grant(self.gathered, self.sources, method.operator, method.rule, self.scores)
+        found = grant(self.gathered, self.sources, operator, rule, self.scores)
         self.gathered = replace(found, pareto_k=known)
 
     def _refine(self, pool: Pool) -> None:
         """Add nodes where this pool needs them; other methods profit from them too."""
-        if not pool.operator.normalised and self.gathered.node_groups:
+        unnormalised = pool.operator.of_densities and not pool.operator.normalised
+        if unnormalised and self.gathered.node_groups:
             loo = self.scores == "loo"
             node_groups = refine_nodes(self.gathered.node_groups, self.sources, pool, loo=loo)
             self.gathered = self.gathered.with_nodes(node_groups)
 
-    def _objectives(self, operator: Operator) -> tuple[Objective | None, Objective | None]:
-        """Log score and H of a pool; None where it has no such score."""
+    def _objectives(self, operator: Operator) -> tuple[Objective | None, ...]:
+        """Log score, H, and distance of a pool; None where it has no such score."""
+        by_distance = self._can_measure(operator)
         densities, flat = self.gathered.densities, np.ones(len(self.models))
-        normalised = operator.normalised or not self.why_no_norm
-        return (
-            Objective(operator, LogScore(), densities, flat) if normalised else None,
-            None if self.why_no_h else Objective(operator, self.hyvarinen, densities, flat),
+        rules = (
+            None if self._why_no_log(operator) else LogScore(),
+            None if self.why_no_h or not operator.of_densities else self.hyvarinen,
+            self.distance if by_distance else None,
         )
+        return tuple(
+            None if rule is None else Objective(operator, rule, densities, flat) for rule in rules
+        )
+
+    def _why_no_log(self, operator: Operator) -> str:
+        if not operator.of_densities:
+            return "An average of quantiles has no log score."
+        return self.why_no_log if operator.normalised else self.why_no_log or self.why_no_norm
+
+    def _can_measure(self, operator: Operator) -> bool:
+        """Find out what it takes to measure pools by distance, if that is asked for."""
+        if self.distance is None or not can_be_fitted(operator, self.distance):
+            return False
+        try:
+            self._grant(operator, self.distance)
+        except UnsupportedError:
+            return False
+        return True
+
+
+def distance_for(models: Mapping[str, Source]) -> EnergyScore:
+    """Return the score of distances for such outcomes: CRPS of numbers, else the energy score."""
+    d = max(model.observations.d for model in models.values())
+    return CRPS() if d == 1 else EnergyScore()
+
+
+def why_no_densities(models: Mapping[str, Source]) -> str:
+    """Say which model has no densities; empty: all have some."""
+    for name, model in models.items():
+        if not model.can.know_density:
+            return f"Model {name!r} {model.known_where}, so there are no log scores."
+    return ""
+
+
+def _where_counted(pareto_k: Array, case_weights: Array | None) -> Array:
+    """Forget Pareto k̂ of observations that do not count."""
+    return pareto_k if case_weights is None else np.where(case_weights > 0, pareto_k, -np.inf)
 
 
 @dataclass(frozen=True)
@@ -271,10 +367,10 @@ def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> tu
     fitter = held_out.fitter
     counts = fitter.objective.counts.copy()
     counts[fold] = 0.0
-    found = fitter.refit(counts, held_out.x)
-    x = fitter.objective.at(fold).parameters(found)
+    everywhere = fitter.objective.parameters(fitter.refit(counts, held_out.x))
+    x = everywhere[:, fold] if everywhere.ndim == 2 else everywhere
     scores = np.full((len(held_out.objectives), fold.size), np.nan)
     for row, objective in zip(scores, held_out.objectives, strict=True):
         if objective is not None:
             row[:] = objective.at(fold).scores(x)
-    return scores, fitter.objective.parameters(found)
+    return scores, everywhere

@@ -13,24 +13,25 @@ from lockquack.arithmetic import own_arithmetic
 from lockquack.checks.models import check_models, kind_of_scores
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.fitting.fitters import varying_fitter_for
 from lockquack.fitting.recalibration import RECALIBRATED
 from lockquack.fitting.varying_convex import VaryingConvexFitter
 from lockquack.jets import Array
-from lockquack.methods.bench import Bench, Row
+from lockquack.methods.bench import Bench, Row, distance_for, why_no_densities
 from lockquack.methods.comparison import Comparison, tabulate
-from lockquack.methods.fit import log_probabilities, require_seed, vary
+from lockquack.methods.fit import SIMPLEX, SOFTMAX, log_probabilities, require_seed, vary
 from lockquack.methods.folds import Fold, read_folds
 from lockquack.methods.method import METHODS, Method, method_for
 from lockquack.methods.metrics import measure
 from lockquack.methods.recalibrated import recalibrate_row
-from lockquack.models.model import already_said
+from lockquack.models.model import already_said, sources_of
 from lockquack.models.observations import Observations
 from lockquack.numeric import as_flag
 from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
 from lockquack.registry import require_known
 from lockquack.remarks import warn
-from lockquack.rules import Hyvarinen, LogScore, get_rule
+from lockquack.rules import EnergyScore, Hyvarinen, LogScore, Rule, get_rule
 from lockquack.sources.reading import as_models
 from lockquack.words import Text
 
@@ -45,6 +46,8 @@ def compare(
     *,
     cv: int | ArrayLike = 10,
     by: Any = None,
+    rule: str | Rule | None = None,
+    weights: str = SIMPLEX,
     hyvarinen: Hyvarinen | None = None,
     log_marginal_likelihood: Any = None,
     scores: Kind = "loo",
@@ -84,6 +87,14 @@ def compare(
         Covariates that the weights may depend on, as for :func:`lock`. Methods whose weights can
         are then in the table twice, the second time as ``lock ~ age``; by default those whose
         problem is convex. How much their weights are shrunk is chosen for each fold without it.
+    rule
+        ``"crps"``, or ``"energy"`` for vectors, if that is to decide: rows are then ranked and
+        judged by it, and methods that fit weights by it are in the table. By default it decides
+        where a model has no densities, such as those of :func:`from_draws`, and else the log
+        score.
+    weights
+        ``"softmax"`` adds each of these a third time, with a softmax gate, as ``stack ~
+        softmax(age)``, drawn again without each fold. It takes half a minute a row.
     hyvarinen
         Another form of the Hyvärinen score, such as ``Hyvarinen(transform=None)``; by default in
         the coordinates in which all models live on the whole line.
@@ -114,8 +125,11 @@ def compare(
         standard error unreliable; ``hyvarinen`` and its difference to the best by that score;
         ``bad_k``, how many observations have a Pareto k̂ above its limit for a model with weight;
         ``p_loo``, the effective number of parameters of a model; and the weights. Where the log
-        score is not available, H decides. ``recommended`` names the row that it recommends;
-        ``attrs["left_out"]`` says which methods could not be used, and why.
+        score is not available, H decides. With ``rule``, and of models without densities, there
+        are ``crps`` (or ``energy``), the mean of that score, smaller is better, ``crps_diff``, what
+        a row has more than the best, and its standard error ``crps_dse``. ``recommended`` names the
+        row that it recommends; ``attrs["left_out"]`` says which methods could not be used, and
+        why.
 
     Examples
     --------
@@ -141,19 +155,19 @@ def compare(
     """
     require_seed(random_seed)
     recalibrated, metrics = as_flag("recalibrated", recalibrated), as_flag("metrics", metrics)
-    if not isinstance(hyvarinen, Hyvarinen | None):
-        raise ParameterError(
-            f"hyvarinen must be a Hyvarinen, such as Hyvarinen(transform=None); got {hyvarinen!r}."
-        )
+    _require_form(hyvarinen)
     models = as_models(models)
-    check_models(models, LogScore())
+    sources = sources_of(models)
+    check_models(models, distance_for(sources) if why_no_densities(sources) else LogScore())
     scores = kind_of_scores(models, scores)
-    bench = Bench.build(models, hyvarinen or Hyvarinen(), scores, progressbar)
+    asked = hyvarinen or Hyvarinen(), scores, progressbar, _read_rule(rule), random_seed
+    bench = Bench.build(models, *asked)
     wanted = _read_methods(methods, bench, log_marginal_likelihood, random_seed)
     observations = next(iter(models.values())).observations
-    if by is not None:
-        varying = _varied(wanted, by, observations, random_seed, only_convex=methods is None)
-        wanted = {**wanted, **varying}
+    constant = wanted
+    for kind in _kinds(weights, by):
+        varied = _varied(constant, by, observations, random_seed, kind, methods is None)
+        wanted = {**wanted, **varied}
     folds = read_folds(cv, observations, random_seed)
     _require_training(folds, bench.case_weights)
     rows, left_out = _run_all(wanted, bench, folds, methods is None, progressbar)
@@ -171,6 +185,26 @@ def compare(
         left_out=left_out,
         random_seed=random_seed,
         measured=measured,
+    )
+
+
+def _require_form(hyvarinen: Any) -> None:
+    if not isinstance(hyvarinen, Hyvarinen | None):
+        raise ParameterError(
+            f"hyvarinen must be a Hyvarinen, such as Hyvarinen(transform=None); got {hyvarinen!r}."
+        )
+
+
+def _read_rule(rule: Any) -> EnergyScore | None:
+    """Read the score that is to decide; None: whatever there is."""
+    if rule is None:
+        return None
+    found = get_rule(rule)
+    if isinstance(found, EnergyScore):
+        return found
+    raise ParameterError(
+        f"rule must be 'crps', 'energy' or None; got {rule!r}. Without it the log score decides, "
+        "or the Hyvärinen score where there is none; the table has both."
     )
 
 
@@ -258,19 +292,32 @@ def _varied(
     by: Any,
     observations: Observations,
     random_seed: int,
-    *,
+    kind: str,
     only_convex: bool,
 ) -> dict[str, Method]:
     """Return those methods whose weights can depend on covariates, as they then are."""
     found = {}
     for name, method in methods.items():
         try:
-            design, varied = vary(method, by, "auto", observations, random_seed)
+            convex = varying_fitter_for(method.operator, method.rule)
+            design, varied = vary(method, by, "auto", observations, random_seed, kind)
         except UnsupportedError:
             continue
-        if design is not None and (not only_convex or issubclass(varied.kind, VaryingConvexFitter)):
-            found[f"{name} ~ {' + '.join(design.names)}"] = varied
+        if design is not None and (not only_convex or issubclass(convex, VaryingConvexFitter)):
+            found[f"{name}{varied.label.removeprefix(method.label)}"] = varied
     return found
+
+
+def _kinds(weights: str, by: Any) -> tuple[str, ...]:
+    """Return the kinds of weights that depend on covariates and are to be compared."""
+    require_known("kind of weights", weights, (SIMPLEX, SOFTMAX))
+    if by is None:
+        if weights != SIMPLEX:
+            raise ParameterError(
+                "weights='softmax' is for weights that depend on covariates; give by=."
+            )
+        return ()
+    return (SIMPLEX,) if weights == SIMPLEX else (SIMPLEX, SOFTMAX)
 
 
 def _usual_methods(bench: Bench, log_marginal_likelihood: Any) -> list[str]:
@@ -281,7 +328,7 @@ def _usual_methods(bench: Bench, log_marginal_likelihood: Any) -> list[str]:
     return [
         name
         for name, method in METHODS.items()
-        if method.is_usual
+        if bench.would_try(method)
         and (known or _MARGINAL not in method.kind.wants)
         and (bench.why_no_norm or not method.is_makeshift)
         and (bench.knows(method.rule) or not method.rule.is_for_discrete)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,45 @@ _NOT_WORSE = ("best", "noise")
 _WIDTH, _DISPENSABLE = 100, ("p_loo", "p_worse")
 #: The column of all weights, where there is no room for one each.
 _TOGETHER = "weights"
+
+
+@dataclass(frozen=True)
+class Leading:
+    """A score that can decide: its columns, and how it is spoken of."""
+
+    column: str
+    #: In the head of a column, and in a sentence.
+    short: str
+    name: str
+    ranked: str = "larger is better"
+    of_error: str = ""
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """Columns of the score, of its difference to the best, and of the error of that."""
+        return self.column, f"{self.column}_diff", self.of_error or f"{self.column}_dse"
+
+    @property
+    def is_total(self) -> bool:
+        """Whether it is a total over the observations, not a mean."""
+        return self.column in ("elpd", "hyvarinen")
+
+
+#: The scores that can decide, by their column.
+LEADING = {
+    each.column: each
+    for each in (
+        Leading("elpd", "elpd", "Log score", of_error="dse"),
+        Leading("hyvarinen", "H", "Hyvärinen score"),
+        Leading("crps", "crps", "CRPS", "mean CRPS in units of the outcome, smaller is better"),
+        Leading(
+            "energy",
+            "energy",
+            "Energy score",
+            "mean energy score in units of the components' spreads, smaller is better",
+        ),
+    )
+}
 
 
 class Comparison(pd.DataFrame):
@@ -72,8 +112,18 @@ class Comparison(pd.DataFrame):
         counted = "" if weights is None else f" (case weights: sum {weights:.6g})"
         return (
             f"Ways to combine {about['models']} models of {about['observations']} observations"
-            f"{counted}, weights cross-validated in {about['folds']} folds (larger is better)"
+            f"{counted}, weights cross-validated in {about['folds']} folds ({self._led.ranked})"
         )
+
+    @property
+    def is_led_by_total(self) -> bool:
+        """Whether a total over the observations decides: log score or H, larger is better."""
+        return self._led.is_total
+
+    @property
+    def _led(self) -> Leading:
+        """The score that decides."""
+        return LEADING[self.attrs["led_by"]]
 
     @property
     def caution(self) -> str:
@@ -92,8 +142,7 @@ class Comparison(pd.DataFrame):
 
         Where it is too narrow, the effective numbers of parameters give way to the weights of the
         models, then ``p_worse``; then the weights share a column, in the models' order; and those
-        that do not fit even so are left out. Where there is no log score, the Hyvärinen score
-        leads.
+        that do not fit even so are left out. The score that decides comes first.
 
         Parameters
         ----------
@@ -112,16 +161,16 @@ class Comparison(pd.DataFrame):
         >>> lq.compare(example_models(), ["lock", "stack"]).rounded()["verdict"].tolist()
         ['best', 'noise', 'noise', 'noise']
         """
-        names = {"elpd": "elpd", "elpd_diff": "diff", "dse": "se", "p_worse": "p_worse"}
-        if self.attrs["led_by"] == "hyvarinen":
-            names = {"hyvarinen": "H", "hyvarinen_diff": "diff", "hyvarinen_dse": "se"}
-        shown = pd.DataFrame(index=[str(name) for name in self.index])
-        for column, name in names.items():
-            digits = 2 if column == "p_worse" else 1
+        shown, led = pd.DataFrame(index=[str(name) for name in self.index]), self._led
+        digits = 1 if led.is_total else _decimals(self[led.column].min())
+        for column, name in zip(led.columns, (led.short, "diff", "se"), strict=True):
             shown[name] = [_text(value, digits) for value in self[column]]
+        if led.column != "hyvarinen":
+            shown["p_worse"] = [_text(value, 2) for value in self["p_worse"]]
         shown["verdict"] = list(self["verdict"])
         for name in self.attrs["metrics"]:
-            shown[name] = [_significant(value) for value in self[name]]
+            if name != led.column:
+                shown[name] = [_significant(value) for value in self[name]]
         if self["p_loo"].notna().any() and not self.attrs["metrics"]:
             shown["p_loo"] = [_text(value, 1) for value in self["p_loo"]]
         if (self["flags"] != "").any():
@@ -188,7 +237,8 @@ class Comparison(pd.DataFrame):
 
     def _around(self, width: int) -> tuple[list[str], list[str]]:
         """Lines above and below a table of that many letters across."""
-        said = (self.legend(width), *self.attrs.get("ways", []), self.caution, *self.left_out())
+        why, ways = self.attrs["why_led"], self.attrs.get("ways", [])
+        said = (self.legend(width), why, *ways, self.caution, *self.left_out())
         return [self.heading, self.advice], [line for line in said if line]
 
 
@@ -203,13 +253,15 @@ def tabulate(
 ) -> Comparison:
     """Make the table of methods and models, the best first."""
     counts = bench.case_weights
-    by_log = any(np.isfinite(total(row.log_scores, counts)) for row in methods.values())
+    led_by = _leading(methods, bench)
     rows, kinds = _with_models(methods, bench)
-    table = _unsorted(rows, kinds, bench, by_log, random_seed)
+    table = _unsorted(rows, kinds, bench, led_by, random_seed)
     for name in measured[0] if measured else ():
-        table[name] = [each[name] for each in measured or ()]
-    score = table["elpd_diff" if by_log else "hyvarinen_diff"].fillna(-np.inf)
-    table = table.iloc[np.argsort(-score.to_numpy(), kind="stable")]
+        if name != led_by:
+            table[name] = [each[name] for each in measured or ()]
+    led = LEADING[led_by]
+    behind = np.abs(table[led.columns[1]].to_numpy())
+    table = table.iloc[np.argsort(np.where(np.isnan(behind), np.inf, behind), kind="stable")]
     table.insert(0, "rank", np.arange(len(table)))
     comparison = Comparison(table)
     too_few = are_too_few(bench.n_obs, counts)
@@ -217,7 +269,8 @@ def tabulate(
         "recommended": _simplest(
             table, {name: row.complexity for name, row in rows.items()}, any_verdict=too_few
         ),
-        "led_by": "elpd" if by_log else "hyvarinen",
+        "led_by": led_by,
+        "why_led": f"{bench.why_no_log} {led.name} decides." if bench.why_no_log else "",
         "models": len(bench.models),
         "names": tuple(bench.models),
         "observations": bench.n_obs,
@@ -232,31 +285,48 @@ def tabulate(
     return comparison
 
 
+def _leading(methods: Mapping[str, Row], bench: Bench) -> str:
+    """Say which score decides: what was asked for, or else the log score if any has one, or H."""
+    if bench.distance is not None:
+        return bench.distance.name
+    scored = (total(row.log_scores, bench.case_weights) for row in methods.values())
+    return "elpd" if any(map(np.isfinite, scored)) else "hyvarinen"
+
+
 def _unsorted(
-    rows: Mapping[str, Row], kinds: list[str], bench: Bench, by_log: bool, random_seed: int
+    rows: Mapping[str, Row], kinds: list[str], bench: Bench, led_by: str, random_seed: int
 ) -> pd.DataFrame:
-    """Score and judge the rows; without ``by_log``, by the Hyvärinen score."""
-    log_scores, h_scores, weights = (
+    """Score and judge the rows, by the score that leads."""
+    log_scores, h_scores, distances, weights = (
         np.stack([getattr(row, name) for row in rows.values()])
-        for name in ("log_scores", "h_scores", "weights")
+        for name in ("log_scores", "h_scores", "distance_scores", "weights")
     )
-    counts, nan = bench.case_weights, np.full(len(rows), np.nan)
+    distances = distances.round(12)  # rounding decides nothing; they are in units of the spread
+    counts, nan, by_log = bench.case_weights, np.full(len(rows), np.nan), led_by == "elpd"
     log_apart, h_apart = differences(log_scores, counts), differences(h_scores, counts)
-    scores, apart = (log_scores, log_apart) if by_log else (h_scores, h_apart)
+    scores = {"elpd": log_scores, "hyvarinen": h_scores}.get(led_by, distances)
+    apart = differences(scores, counts)
     doubtful = np.stack([bench.high_k[w > 0].any(axis=0) for w in weights])
     elpd = total(log_scores, counts)
+    knows_log = led_by != "hyvarinen"
     columns = {
         "elpd": elpd,
-        "elpd_diff": log_apart.total if by_log else nan,
-        "dse": log_apart.se if by_log else nan,
+        "elpd_diff": log_apart.total if knows_log else nan,
+        "dse": log_apart.se if knows_log else nan,
         "p_worse": apart.p_worse,
         "verdict": judge(
-            scores, doubtful, in_nats=by_log, random_seed=random_seed, case_weights=counts
+            scores,
+            doubtful,
+            in_nats=by_log,
+            are_distances=bench.distance is not None,
+            random_seed=random_seed,
+            case_weights=counts,
         ),
         "flags": _flags(apart.total, doubtful, by_log),
         "hyvarinen": total(h_scores, counts),
         "hyvarinen_diff": h_apart.total,
         "hyvarinen_dse": h_apart.se,
+        **(_distances(led_by, distances, bench) if bench.distance is not None else {}),
         "bad_k": doubtful.sum(axis=1),
         "kind": kinds,
         "p_loo": [row.p_loo for row in rows.values()],
@@ -266,6 +336,17 @@ def _unsorted(
         "scale": "log",
     }
     return pd.DataFrame(columns, index=pd.Index(list(rows), name="method"))
+
+
+def _distances(name: str, scores: Array, bench: Bench) -> dict[str, Array]:
+    """Mean distances in units of the outcome, smaller is better, and what each has too much."""
+    counts = bench.case_weights
+    apart, n = differences(scores, counts), bench.n_obs if counts is None else counts.sum()
+    found = (total(scores, counts), apart.total, apart.se)
+    return {
+        column: np.abs(each) * (bench.unit / n)
+        for column, each in zip(LEADING[name].columns, found, strict=True)
+    }
 
 
 def _with_models(methods: Mapping[str, Row], bench: Bench) -> tuple[dict[str, Row], list[str]]:
@@ -298,6 +379,11 @@ def _flags(behind: Array, doubtful: Array, in_nats: bool) -> list[str]:
 
 def _text(value: float, digits: int) -> str:
     return "" if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def _decimals(value: float) -> int:
+    """Return how many decimals show four digits of a number."""
+    return int(np.clip(3 - np.floor(np.log10(value)), 0, 12)) if 0 < value < np.inf else 3
 
 
 def _significant(value: float) -> str:

@@ -221,7 +221,8 @@ def examine_monte_carlo(
     noisy = _noisy(mcse, scored, case_weights)
     if noisy.any():
         # Of a single observation nothing is known about the sampling error.
-        worst = int(np.argmax(np.where(noisy, mcse / np.maximum(spread, 1e-300), 0.0)))
+        with np.errstate(over="ignore"):
+            worst = int(np.argmax(np.where(noisy, mcse / np.maximum(spread, 1e-300), 0.0)))
         errors = float(mcse[worst]), float(spread[worst])
         remarks.append(TooFewDraws(_chosen(names, noisy), names[worst], *errors))
     used = counting(case_weights)
@@ -351,6 +352,15 @@ def examine_tails(models: Mapping[str, Source], pool: Pool) -> list[Remark]:
             f"distance^{slope:.3g}, and less than -1 is needed. The score does not notice. Use "
             "weights on the simplex, the default."
         )
+    likelihoods = [model.likelihood for model in models.values()]
+    for at in sorted({edge.at for each in likelihoods for edge in each.edges}):
+        order = _pooled_order([each.order_at(at) for each in likelihoods], pool)
+        if np.isfinite(at) and order < -1.0:
+            raise ImproperError(
+                f"The combination has no normaliser: near {at:g} its density goes like "
+                f"distance^{order:.3g}, and more than -1 is needed. The score does not notice. Use "
+                "weights on the simplex, the default."
+            )
     return []
 
 

@@ -16,14 +16,16 @@ from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array
 from lockquack.methods.examine import examine
 from lockquack.methods.fitted import Fitted
-from lockquack.methods.gather import gather, unit_of
+from lockquack.methods.gather import Gathered, gather, unit_of
 from lockquack.methods.method import Method, Varying
 from lockquack.methods.solving import solve
 from lockquack.models.design import Design, missing_numbers, read_by
 from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations, agreed
+from lockquack.models.source import Source
 from lockquack.models.ways import how_left_out
 from lockquack.numeric import as_numeric
+from lockquack.prediction.monte_carlo import errors_of_distances
 from lockquack.registry import require_known
 from lockquack.remarks import warn
 from lockquack.remarks.weights import MissingCovariate
@@ -64,7 +66,7 @@ def fit(
     gathered = gather(models, method.operator, method.rule, scores, progressbar, int(random_seed))
     solved = solve(sources_of(models), method, gathered, concentration, loo=scores == "loo")
     unit = unit_of(method.rule, observations)
-    mcse = np.array([method.rule.mcse(each, unit) for each in gathered.collapsed])
+    mcse = _monte_carlo_errors(sources_of(models), method, gathered, unit, scores, int(random_seed))
     found = Fitted(
         names=names,
         scores=scores,
@@ -105,6 +107,28 @@ def vary(
     varied = method.varied(varying, design.names)
     _ = varied.kind  # refused before any work is done
     return design, varied
+
+
+def _monte_carlo_errors(
+    models: Mapping[str, Source],
+    method: Method,
+    gathered: Gathered,
+    unit: Array,
+    scores: Kind,
+    random_seed: int,
+) -> Array:
+    """Monte Carlo standard errors of the models' total scores, (K,)."""
+    rule, operator = method.rule, method.operator
+    if not rule.is_by_distance:
+        return np.array([rule.mcse(each, unit) for each in gathered.collapsed])
+    evaluable = all(model.can.evaluate and model.n_components == 1 for model in models.values())
+    return errors_of_distances(
+        models,
+        unit,
+        loo=scores == "loo",
+        random_seed=random_seed,
+        by_draws=operator.of_densities and not evaluable,
+    )
 
 
 def _require_gate(by: Any, shrinkage: Any, prior: Any) -> None:

@@ -40,6 +40,8 @@ class Fitted:
     design: Design | None = None
     #: How the combination was recalibrated, if it was.
     recalibration: Recalibration | None = None
+    #: Log scores of the combination and of each model, (1 + K, n), that a file was found to hold.
+    _saved_log_scores: Array | None = None
 
     def __post_init__(self) -> None:
         jets = self.objective.jets

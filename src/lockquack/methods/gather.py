@@ -18,19 +18,32 @@ from lockquack.models.observations import Observations, agreed, require_inside
 from lockquack.models.passes import Passes
 from lockquack.models.source import Source
 from lockquack.numeric import all_within, broadcast_if_constant
-from lockquack.operators import Operator
+from lockquack.operators import Linear, Operator
+from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
-from lockquack.prediction.distances import curves_of, distances_of_draws
+from lockquack.prediction.distances import (
+    curves_of,
+    distances_at,
+    distances_of_draws,
+    quantiles_of,
+    require_draws,
+)
 from lockquack.prediction.members import are_discrete, log_components, require_evaluable
 from lockquack.prediction.nodes import NodeGroup, lay_nodes
+from lockquack.prediction.tails import heaviest_tail
 from lockquack.quadrature.curves import Curves
+from lockquack.quadrature.levels import COUNT, Levels, levels_of
 from lockquack.quadrature.nodes import Nodes
+from lockquack.quadrature.pairs import Pairs
 from lockquack.rules import Rule
-from lockquack.rules.wishes import DISTANCES, DISTRIBUTION, INTEGRAL, NEIGHBOURS, Wish
+from lockquack.rules.wishes import DISTANCES, DISTRIBUTION, INTEGRAL, LEVELS, NEIGHBOURS, Wish
 from lockquack.words import BY_LOG_SCORE, HYVARINEN, LOG_SCORE, Text, advice
 
-#: Distance to an outcome, in units of the outcomes, beyond which a prediction has no mean.
-_FARTHEST = 1e100
+#: Distance to an outcome, in units of the outcomes, beyond which a prediction has no mean; beside
+#: it, nothing is left of the distances of other models.
+FARTHEST = 1e10
+#: Power of the distance by which a density must fall far out for ∫ (1 − F)² to be finite.
+_FALL = -1.5
 
 
 @dataclass(frozen=True)
@@ -253,7 +266,47 @@ def _find_distribution(gathered: Gathered, asked: _Asked) -> Gathered:
     return replace(gathered.with_tables(DISTRIBUTION, tuple(curves)), pareto_k=pareto_k)
 
 
+def _find_levels(gathered: Gathered, asked: _Asked) -> Gathered:
+    """Take the models' quantiles at equal steps of probability."""
+    _require_outcomes(asked)
+    observations = _observations(asked)
+    quantiles, pareto_k = quantiles_of(
+        asked.models, levels_of(COUNT), loo=asked.loo, random_seed=asked.random_seed
+    )
+    excess = (quantiles - observations.values[:, 0]) / unit_of(asked.rule, observations)
+    return replace(gathered.with_tables(LEVELS, (Levels(excess),)), pareto_k=pareto_k)
+
+
+def require_distances(models: Mapping[str, Source], operator: Operator, rule: Rule) -> None:
+    """Refuse models whose distances to the outcomes cannot be known."""
+    _require_outcomes(_Asked(models, operator, rule, "loo", 0, None))
+    if not all(model.can.evaluate for model in models.values()):
+        require_draws(models)
+
+
+def pairs_at(
+    models: Mapping[str, Source],
+    obs: slice,
+    rule: Rule,
+    *,
+    loo: bool,
+    random_seed: tuple[int, int],
+) -> Pairs:
+    """Distances of the models at some observations, in the units of a rule that has its own."""
+    observations = agreed(model.observations for model in models.values())
+    unit = unit_of(rule, observations)
+    if all(model.can.evaluate for model in models.values()):
+        groups = lay_nodes(models, loo=loo, of_all=False, slices=[obs], progressbar=False)
+        (curves,) = curves_of(models, groups, float(unit[0]), loo=loo)
+        return curves.pairs()
+    return distances_at(models, obs, unit, loo=loo, random_seed=random_seed)[0]
+
+
 def _curves(asked: _Asked, unit: Array) -> tuple[list[Curves], Array]:
+    for name, model in asked.models.items():
+        heavy = heaviest_tail({name: model}, Pool(Linear(), np.ones(1), 1), _FALL)
+        if heavy is not None:
+            raise _without_mean(asked, name, heavy[0])
     groups = lay_nodes(asked.models, loo=asked.loo, of_all=False, progressbar=asked.progressbar)
     curves = curves_of(asked.models, groups, float(unit[0]), loo=asked.loo)
     return curves, np.concatenate([group.pareto_k for group in groups], axis=1)
@@ -262,14 +315,18 @@ def _curves(asked: _Asked, unit: Array) -> tuple[list[Curves], Array]:
 def _require_means(asked: _Asked, distances: Array) -> None:
     """Refuse models, by their distances to the outcomes (K, n), whose mean does not exist."""
     for name, own in zip(asked.models, distances, strict=True):
-        if not all_within(own, _FARTHEST):
-            raise NonFiniteError(
-                f"{asked.rule.label} of model {name!r} is infinite, or would be but for rounding, "
-                f"at {asked.models[name].observations.describe(int(np.nanargmax(own)))}: its "
-                "prediction has tails so heavy that it has no mean. Use ",
-                BY_LOG_SCORE,
-                ".",
-            )
+        if not all_within(own, FARTHEST):
+            raise _without_mean(asked, name, int(np.where(np.isnan(own), np.inf, own).argmax()))
+
+
+def _without_mean(asked: _Asked, name: str, observation: int) -> NonFiniteError:
+    return NonFiniteError(
+        f"{asked.rule.label} of model {name!r} is infinite, or would be but for rounding, at "
+        f"{asked.models[name].observations.describe(observation)}: its prediction has tails so "
+        "heavy that it has no mean. Use ",
+        BY_LOG_SCORE,
+        ".",
+    )
 
 
 def _observations(asked: _Asked) -> Observations:
@@ -298,4 +355,5 @@ _GRANT: Mapping[Wish, Callable[[Gathered, _Asked], Gathered]] = {
     NEIGHBOURS: _look_beside,
     DISTANCES: _find_distances,
     DISTRIBUTION: _find_distribution,
+    LEVELS: _find_levels,
 }

@@ -28,7 +28,16 @@ from lockquack.fitting.objective import Objective
 from lockquack.fitting.varying import VaryingFitter, VaryingObjective
 from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
-from lockquack.operators import Hoelder, Hybrid, Linear, Locking, Operator, Selection, Superposition
+from lockquack.operators import (
+    Hoelder,
+    Hybrid,
+    Linear,
+    Locking,
+    Operator,
+    Quantiles,
+    Selection,
+    Superposition,
+)
 from lockquack.rules import CRPS, EnergyScore, Hyvarinen, LogScore, PairwiseScore, Rule
 
 #: How much there is to weights that depend on covariates.
@@ -75,6 +84,9 @@ class Method:
     complexity: int = 4
     #: Whether another method is better wherever pools can be normalised.
     is_makeshift: bool = False
+    #: Whether a pool is taken only if it is known to predict no worse than a single model: where a
+    #: score that needs no normaliser was not what users asked for.
+    only_certain: bool = False
     #: Whether :func:`compare`, which ranks by log score and H, tries it without being told to.
     is_usual: bool = True
     #: How the weights depend on covariates; None: they do not.
@@ -144,14 +156,22 @@ METHODS: dict[str, Method] = {
         Method(Hoelder(), LogScore(), label="hoelder"),
         Method(Linear(), LogScore(), 1.0, label="stack", complexity=2),
         Method(Linear(), CRPS(), 1.0, label="stack by CRPS", complexity=2, is_usual=False),
+        Method(Quantiles(), CRPS(), 1.0, label="quantiles", complexity=2, is_usual=False),
         Method(Linear(), EnergyScore(), 1.0, label="stack by ES", complexity=2, is_usual=False),
         _formula("pseudo-BMA+", PseudoBMAPlus, 2),
         _formula("pseudo-BMA", PseudoBMA, 2),
         _formula("BMA", ModelAveraging, 2),
         Method(Selection(), LogScore(), 1.0, label="select", complexity=0),
         Method(Selection(), Hyvarinen(), 1.0, complexity=0),
+        Method(Selection(), CRPS(), 1.0, complexity=0, is_usual=False),
+        Method(Selection(), EnergyScore(), 1.0, complexity=0, is_usual=False),
         _formula("select by ML", ChoiceByMarginalLikelihood, 0, Selection()),
         _formula("equal", EqualWeights, 1),
+        replace(
+            _formula("equal quantiles", EqualWeights, 1, Quantiles()),
+            rule=CRPS(),
+            is_usual=False,
+        ),
     )
 }
 

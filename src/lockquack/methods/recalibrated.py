@@ -64,10 +64,15 @@ def recalibrate_row(bench: Bench, row: Row, folds: Sequence[Fold]) -> Row:
         rule = bench.hyvarinen
         jet = recalibrated_jet(jet, row.log_scores, own, by, rule, bench.observations)
         h_scores = rule.score(Pooled(jet, {}))
+    distances = row.distance_scores
+    if bench.distance is not None:
+        predicted = bench.evaluation(replace(pool, recalibration=by)).marginals
+        distances = -predicted.crps(y)[0] / bench.unit
     return replace(
         row,
         log_scores=row.log_scores + by.log_mean_density(*own),
         h_scores=h_scores,
+        distance_scores=distances,
         complexity=row.complexity + 1,
         recalibration=by,
     )

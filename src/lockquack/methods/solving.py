@@ -36,7 +36,13 @@ from lockquack.operators.pool import Pool
 from lockquack.operators.reduced import leave_out
 from lockquack.prediction.nodes import NodeGroup, lay_nodes, refine_nodes
 from lockquack.remarks.base import Remark
-from lockquack.remarks.limits import LogScoreUnknown, MisledScore, ScoresDisagree, UnseenWeight
+from lockquack.remarks.limits import (
+    LogScoreUnknown,
+    MisledScore,
+    ScoresDisagree,
+    UncertainPool,
+    UnseenWeight,
+)
 from lockquack.solvers.base import Solution
 
 #: Most times that nodes are added for the pool at hand and the fit is repeated.
@@ -94,7 +100,8 @@ def _refine(
     models: Mapping[str, Source], fitter: Fitter, gathered: Gathered, *, loo: bool
 ) -> Solved:
     found = fitter.solutions()
-    for _ in range(_REFINEMENTS if gathered.node_groups else 0):
+    asks_nodes = bool(gathered.node_groups) and not fitter.objective.operator.normalised
+    for _ in range(_REFINEMENTS if asks_nodes else 0):
         pool = fitter.objective.pool(found[0].x)
         node_groups = refine_nodes(gathered.node_groups, models, pool, loo=loo)
         if all(new is old for new, old in zip(node_groups, gathered.node_groups, strict=True)):
@@ -123,7 +130,7 @@ def _sample(
     if not needs_no_normaliser(found.objective):
         solved = _refine(models, found, constant.gathered, loo=loo)
     relative = constant.fitter.on(solved.gathered.densities)
-    gated = cast(GatedFitter, solved.fitter).weighed(relative)
+    gated = cast(GatedFitter, solved.fitter).weighed(relative, solved.solution.x)
     return replace(solved, fitter=gated, remarks=constant.remarks)
 
 
@@ -139,7 +146,7 @@ def _solve_believably(
     Where there is none, the model with the lowest log score is left out, and models that the score
     does not see are. What is left in the end at the latest, the best model, stands the test.
     """
-    trials = _Trials(names, method.rule.label, log_norms)
+    trials = _Trials(names, method.rule.label, log_norms, method.only_certain)
     while True:
         fitter = method.pose(gathered, concentration).settled()
         objective, found = fitter.objective, fitter.solutions()
@@ -168,8 +175,12 @@ class _Trials:
     names: tuple[str, ...]
     rule: str
     log_norms: _LogNorms
+    #: Whether a pool must be known to be no worse than one of the models.
+    only_certain: bool = False
     #: What the log score of the pool that the score likes best is at most, if it was given up.
     at_most: float | None = None
+    #: Its bounds, if it was given up because these leave it open whether it is worth anything.
+    bounds: tuple[float, float] | None = None
     left_out: tuple[int, ...] = ()
     unseen: tuple[int, ...] = ()
 
@@ -185,14 +196,19 @@ class _Trials:
         """Go through the optima that are not known to be worthless.
 
         Once a score was seen to prefer what is worthless, the next that it offers must be known to
-        be better.
+        be better; or each of them, where only what is certain is wanted.
         """
         alone, counts = objective.jets.logp[best_alone(objective)], objective.counts
         misled = False
         for solution in found:
             least, most = log_score_bounds(objective, solution.x)
-            at_most = summed(objective, most)
-            if falls_short(least, alone, counts) and not falls_short(most, alone, counts):
+            bounds = summed(objective, least), summed(objective, most)
+            worthless = falls_short(most, alone, counts)
+            if not worthless and self._is_open(bounds[0], summed(objective, alone)):
+                self.bounds = self.bounds or bounds
+                continue
+            at_most = bounds[1]
+            if falls_short(least, alone, counts) and not worthless:
                 known = self.log_norms.short(objective, solution.x)
                 if known is None and misled and not self.log_norms.can:
                     continue
@@ -204,14 +220,20 @@ class _Trials:
             misled = True
             self.at_most = at_most if self.at_most is None else self.at_most
 
+    def _is_open(self, at_least: float, alone: float) -> bool:
+        """Whether it must be known, and is not, that a pool is no worse than a model alone."""
+        return self.only_certain and not self.log_norms.can and at_least < alone - SMALL
+
     def remarks(self, objective: Objective, x: Array) -> tuple[Remark, ...]:
         """Say what was given up, and what is still not known."""
         best = best_alone(objective)
         alone = objective.jets.logp[best]
         beside = self.names[best], summed(objective, alone)
         found: list[Remark] = []
-        if self.at_most is not None:
-            left_out = self._named(self.left_out)
+        left_out = self._named(self.left_out)
+        if self.bounds is not None and self.at_most is None:
+            found.append(UncertainPool(self.rule, *self.bounds, *beside, left_out))
+        elif self.at_most is not None:
             found.append(MisledScore(self.rule, self.at_most, *beside, left_out))
         kept = tuple(np.flatnonzero(unseen(objective, x)).tolist())
         for places, out in ((self.unseen, True), (kept, False)):

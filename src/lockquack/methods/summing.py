@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
 from lockquack.draws.blocks import Average, BlockGrid, Kind, observation_groups
 from lockquack.draws.collapse import Collapsed, collapse_group
-from lockquack.errors import naming
+from lockquack.errors import NonFiniteError, naming
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.sums import QuadraticSums
 from lockquack.jets import Array, Jet
-from lockquack.methods.gather import gather, passes_for
-from lockquack.models.model import Model
+from lockquack.methods.gather import (
+    FARTHEST,
+    gather,
+    pairs_at,
+    passes_for,
+    require_distances,
+)
+from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations, agreed
 from lockquack.models.passes import require_finite
 from lockquack.models.source import Source
@@ -24,6 +31,7 @@ from lockquack.operators import Linear
 from lockquack.parallel.cluster import compute_in_order
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
+from lockquack.quadrature.pairs import pairs_of_numbers
 from lockquack.rules import CRPS, Hyvarinen
 from lockquack.rules.scaled import ScaledRule
 from lockquack.rules.wishes import DISTANCES
@@ -143,10 +151,97 @@ def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None)
 def sum_distances(
     models: Mapping[str, Model], rule: CRPS, scores: Kind, progressbar: bool | None = None
 ) -> QuadraticSums:
-    """Add up what mixtures by CRPS need, in plain units whatever the rule's."""
-    plain = gather(models, Linear(), replace(rule, scale=1.0), scores, progressbar)
-    observations = agreed(model.observations for model in models.values())
-    return distances_of(plain.densities, observations, 1.0)
+    """Add up what mixtures by CRPS need, in plain units whatever the rule's.
+
+    Group by group of observations, wherever that is done; draws that dask holds stay with it.
+    """
+    plain, sources = replace(rule, scale=1.0), sources_of(models)
+    require_distances(sources, Linear(), plain)
+    held = _held_outcomes(sources, scores)
+    parts = (
+        _sums_of_chunks(sources, held)
+        if held
+        else _sums_of_groups(sources, plain, scores == "loo", progressbar)
+    )
+    total = reduce(add, parts)
+    if np.isfinite(total.first).all() and np.abs(total.first).max() < FARTHEST:
+        return total
+    # What is wrong, and with which model, all of them together tell.
+    gathered = gather(models, Linear(), plain, scores, progressbar)
+    return distances_of(gathered.densities, _observations(sources), 1.0)
+
+
+def _observations(sources: Mapping[str, Source]) -> Observations:
+    return agreed(source.observations for source in sources.values())
+
+
+def _held_outcomes(sources: Mapping[str, Source], scores: Kind) -> list[Any]:
+    """Draws of outcomes that dask holds, of models that need no weights; empty: not of all."""
+    held = []
+    for source in sources.values():
+        drawn = source.outcome_draws
+        weighted = source.can.know_density or (scores == "loo" and not source.is_left_out)
+        if drawn is None or drawn.chunks is None or weighted:
+            return []
+        held.append(drawn.data.reshape(source.n_samples, source.n_obs))
+    return held
+
+
+def _sums_of_chunks(sources: Mapping[str, Source], held: Sequence[Any]) -> Iterator[QuadraticSums]:
+    """Let dask sort the draws and add up: only sums come back."""
+    from dask import delayed
+
+    y, weights = _observations(sources).values, _observations(sources).weights
+    ends = np.cumsum(held[0].chunks[1]).tolist()
+    work = delayed(partial(_sum_outcomes, tuple(sources)))
+    parts = []
+    for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        own = None if weights is None else weights[start:stop]
+        parts.append(work([each[:, start:stop] for each in held], y[start:stop], own))
+    return compute_in_order(parts)
+
+
+def _sum_outcomes(
+    names: Sequence[str], draws: Sequence[Array], y: Array, weights: Array | None
+) -> QuadraticSums:
+    for name, each in zip(names, draws, strict=True):
+        if not np.isfinite(each).all():
+            raise NonFiniteError(f"The predictive draws of model {name!r} are not all finite.")
+    numbers = [np.asarray(each, dtype=np.float64) for each in draws]
+    matrices = pairs_of_numbers(numbers, [np.ones_like(each) for each in numbers], y[:, 0])
+    return QuadraticSums.of_matrices(matrices, y, weights)
+
+
+def _sums_of_groups(
+    sources: Mapping[str, Source], rule: CRPS, loo: bool, progressbar: bool | None
+) -> Iterator[QuadraticSums]:
+    observations, every = _observations(sources), tuple(sources.values())
+    groups, weights = every[0].observation_slices(), observations.weights
+    outcomes = [observations.values[obs] for obs in groups]
+    counts = [None if weights is None else weights[obs] for obs in groups]
+    work = partial(_sum_distances_at, names=tuple(sources), rule=rule, loo=loo)
+    with progress_bar(observations.n, "distances", progressbar) as advance:
+        for group, part in zip(
+            groups, map_observations(work, every, groups, groups, outcomes, counts), strict=True
+        ):
+            yield part
+            advance(group.stop - group.start)
+
+
+def _sum_distances_at(
+    sources: Sequence[Source],
+    obs: slice,
+    place: slice,
+    y: Array,
+    weights: Array | None,
+    *,
+    names: Sequence[str],
+    rule: CRPS,
+    loo: bool,
+) -> QuadraticSums:
+    named = dict(zip(names, sources, strict=True))
+    matrices = pairs_at(named, obs, rule, loo=loo, random_seed=(0, place.start)).matrix
+    return QuadraticSums.of_matrices(matrices, y, weights)
 
 
 def distances_of(densities: Densities, observations: Observations, unit: float) -> QuadraticSums:

@@ -20,8 +20,9 @@ LEVEL = 0.05
 #: Total log scores that differ by less are so alike that their standard error is not to be
 #: trusted [1]; and numbers of observations from which it can be.
 SIMILAR, FEW = 4.0, 100
-#: Total difference of log scores that is noise however small its standard error.
-_NEGLIGIBLE = 0.1
+#: Total difference of log scores that is noise however small its standard error, and share of the
+#: total CRPS that is.
+_NEGLIGIBLE, _NEGLIGIBLE_SHARE = 0.1, 1e-3
 #: Random vectors behind the limit for all differences together.
 _VECTORS = 4000
 
@@ -106,6 +107,7 @@ def judge(
     doubtful: NDArray[np.bool_],
     *,
     in_nats: bool = True,
+    are_distances: bool = False,
     random_seed: int = 0,
     case_weights: Array | None = None,
 ) -> list[Verdict]:
@@ -115,7 +117,7 @@ def judge(
       (:func:`simultaneous_limit`), with and without the observations at which a score is doubtful,
       and is not one of :data:`SIMILAR` nats or less.
     - ``unclear``: it exceeds two standard errors, which would be enough for a single difference.
-    - ``noise``: it does not, or it is below a tenth of a nat.
+    - ``noise``: it does not, or it is below a tenth of a nat, or a thousandth of a distance.
 
     Of fewer than ten observations there are no standard errors: all differences are unclear.
 
@@ -127,6 +129,8 @@ def judge(
         Where a score cannot be relied on, (row, observation).
     in_nats
         Whether these are log scores.
+    are_distances
+        Whether these are CRPS or energy scores, of which zero is the best there could be.
     random_seed
         Seed of the limit.
     case_weights
@@ -142,7 +146,11 @@ def judge(
         return ["not known"] * len(scores)
     few = are_too_few(scores.shape[1], case_weights)
     limit = simultaneous_limit(scores, random_seed, case_weights)
-    best = int(np.nanargmax(total(scores, case_weights)))
+    totals = total(scores, case_weights)
+    best = int(np.nanargmax(totals))
+    negligible = _NEGLIGIBLE if in_nats else 0.0
+    if are_distances:
+        negligible = _NEGLIGIBLE_SHARE * abs(float(totals[best]))
     apart = np.where(doubtful | doubtful[best], 0.0, scores - scores[best])
     sure_total, sure_se = total(apart, case_weights), error_of_total(apart, case_weights)
     verdicts: list[Verdict] = []
@@ -154,7 +162,7 @@ def judge(
             verdicts.append("best")
         elif few:
             verdicts.append("unclear")
-        elif -behind <= max(NOISE_ERRORS * se, _NEGLIGIBLE if in_nats else 0.0):
+        elif -behind <= max(NOISE_ERRORS * se, negligible):
             verdicts.append("noise")
         else:
             similar = in_nats and -behind < SIMILAR

@@ -31,6 +31,15 @@ class DelegatingSource(Source):
     def known_where(self) -> str:
         return self.source.known_where
 
+    @property
+    @override
+    def is_sample(self) -> bool:
+        return self.source.is_sample
+
+    @override
+    def require_density(self) -> None:
+        self.source.require_density()
+
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
         return self.source.logp(chain, draws, obs)

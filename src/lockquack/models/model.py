@@ -341,6 +341,12 @@ def sources_of(models: Mapping[str, Model]) -> dict[str, Source]:
     return {name: model.source for name, model in models.items()}
 
 
+def _counted_draws(source: Source) -> str:
+    if not source.n_samples:
+        return "none"
+    return f"{source.n_chains} chain{'s' if source.n_chains > 1 else ''} of {source.n_draws}"
+
+
 def _as_html(source: Source) -> str:
     """Describe a model for a notebook."""
     observations, can = source.observations, source.can
@@ -348,7 +354,7 @@ def _as_html(source: Source) -> str:
     components = f", {observations.d} components each" if observations.d > 1 else ""
     facts = {
         "likelihood": source.likelihood.description,
-        "draws": f"{source.n_chains} chains of {source.n_draws}" if source.n_samples else "none",
+        "draws": _counted_draws(source),
         "observations": sizes + components,
         "derivatives in y": "yes" if can.differentiate else "no: for the log score only",
         "density known at": "any outcome" if can.evaluate else "the observed outcomes only",

@@ -128,6 +128,11 @@ class Passes:
             self._loo.append(self._find_loo(progressbar))
         return self._loo[0]
 
+    @property
+    def knows_loo(self) -> bool:
+        """Whether leave-one-out densities were computed, or came with the draws."""
+        return bool(self._loo) or self.source.stored_loo() is not None
+
     def _find_loo(self, progressbar: bool | None) -> LooDensity:
         order, parts = self._parts("loo")
         if parts:

@@ -376,6 +376,11 @@ class Source(ABC):
         return self.held_out or self.is_exact
 
     @property
+    def is_sample(self) -> bool:
+        """Whether its draws were drawn, so that they have a Monte Carlo error."""
+        return True
+
+    @property
     def lacks_chains(self) -> bool:
         """Whether there is one chain where several would tell how well they agree."""
         return self.n_chains < 2 and not (self.is_exact or self.is_split)
@@ -420,6 +425,11 @@ class Source(ABC):
     def observation_slices(self) -> list[slice]:
         """Cut the observations into groups small enough to hold all their draws at once."""
         return cut(slice(0, self.n_obs), _OBS_AT_ONCE)
+
+    def require_density(self) -> None:
+        """Refuse to be scored by densities, where there are none."""
+        if not self.can.know_density:
+            raise self._not_evaluable()
 
     def require_derivatives(self) -> None:
         """Raise an error that says what to do, where there are no derivatives."""

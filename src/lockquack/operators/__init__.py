@@ -8,6 +8,7 @@ from lockquack.operators.hybrid import Hybrid
 from lockquack.operators.linear import Linear
 from lockquack.operators.locking import Locking
 from lockquack.operators.nested import Nested
+from lockquack.operators.quantiles import Quantiles
 from lockquack.operators.reduced import Reduced
 from lockquack.operators.selection import Selection
 from lockquack.operators.superposition import Superposition
@@ -18,14 +19,17 @@ OPERATORS: dict[str, type[Operator]] = {
     operator.name: operator
     for operator in (Linear, Locking, Superposition, Hybrid, Hoelder, Selection)
 }
+#: Those that are no pools of densities.
+AVERAGES: dict[str, type[Operator]] = {Quantiles.name: Quantiles}
 
 
 def get_operator(operator: Operator | type[Operator] | str) -> Operator:
     """Look up an operator, its class or its name."""
-    return look_up("operator", operator, Operator, OPERATORS)  # type: ignore[type-abstract]
+    return look_up("operator", operator, Operator, {**OPERATORS, **AVERAGES})  # type: ignore[type-abstract]
 
 
 __all__ = [
+    "AVERAGES",
     "OPERATORS",
     "Hoelder",
     "Hybrid",
@@ -33,6 +37,7 @@ __all__ = [
     "Locking",
     "Nested",
     "Operator",
+    "Quantiles",
     "Reduced",
     "Selection",
     "Superposition",

@@ -34,6 +34,8 @@ class Operator(ABC):
     needs_density: bool
     #: Whether the pool of densities is itself a density, without a normaliser.
     normalised: bool
+    #: Whether it pools densities; or what it makes of distributions cannot be told from these.
+    of_densities: bool = True
     #: Whether the pool is zero wherever one of its members with weight is.
     vanishes_with_any: bool = False
     #: Whether every pool of densities has a normaliser, whatever the parameters.

@@ -202,7 +202,14 @@ class Nested(CompositeOperator):
                 "A pool of pools needs an operator and a list of members, such as "
                 "Nested(Locking(), [(Linear(), ['a', 'b']), 'c'])."
             )
-        self._set(outer, (_as_member(member) for member in members))
+        read = [_as_member(member) for member in members]
+        for operator in (outer, *(inner for inner, _ in read if inner is not None)):
+            if not operator.of_densities:
+                raise ParameterError(
+                    f"{operator!r} makes no density of densities, so it cannot be part of a pool "
+                    "of pools."
+                )
+        self._set(outer, read)
 
     def without_zeros(self) -> Nested:
         """Return the operator with all of its pools confined to those without zeros."""

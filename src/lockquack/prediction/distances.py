@@ -13,6 +13,7 @@ import numpy as np
 
 from lockquack.errors import UnsupportedError, naming
 from lockquack.jets import Array
+from lockquack.models.observations import agreed
 from lockquack.models.source import Source
 from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
@@ -29,8 +30,8 @@ from lockquack.quadrature.curves import (
     within,
 )
 from lockquack.quadrature.grid import Components, Grid, Rows
+from lockquack.quadrature.levels import COUNT, levels_of
 from lockquack.quadrature.pairs import Pairs, pairs_of_numbers, pairs_of_vectors
-from lockquack.quadrature.spaced import Spaced
 
 #: Most draws of a model whose distances to all others are taken, for vector outcomes.
 _MOST_VECTORS = 1000
@@ -59,14 +60,16 @@ def _curves(
             densities.append(components(predictive_densities(models, group.obs, loo=loo)))
         return densities[0](at, rows)
 
-    return curves_on_panels(_broken(group.grid, evaluate, y, len(models)), y, unit)
+    return curves_on_panels(_broken(group, evaluate, y, len(models)), y, unit)
 
 
-def _broken(grid: Grid | Spaced, evaluate: Components, y: Array, K: int) -> Grid:
+def _broken(group: NodeGroup, evaluate: Components, y: Array, K: int) -> Grid:
     """Lay panels of which each outcome is an end; between smooth nodes densities are known."""
-    smooth: Spaced | None = grid if isinstance(grid, Spaced) else None
-    for k in range(K):
-        smooth = None if smooth is None else smooth.smooth(evaluate, OneModel(k))
+    grid = group.grid
+    assert grid is not None
+    if isinstance(grid, Grid):  # it knows of modes that new panels might miss
+        return grid.cut_at(evaluate, y).refined(evaluate, *general_pools(K))
+    smooth = group.smooth(evaluate, *map(OneModel, range(K)))
     if smooth is None:
         line = broken_at(grid.line, y)
         return Grid.lay(evaluate, line).refined(evaluate, *general_pools(K))
@@ -96,31 +99,56 @@ def distances_of_draws(
     Where outcomes are drawn, all models use the same random numbers: neither their order nor a
     model that is given twice means anything.
     """
-    _require_draws(models)
-    generators = [np.random.default_rng(random_seed) for _ in models]
-    models = {name: model.left_out() if loo else model for name, model in models.items()}
-    observations = next(iter(models.values())).observations
+    require_draws(models)
+    first = next(iter(models.values()))
     found, pareto_k = [], []
-    with progress_bar(observations.n, "distances of draws", progressbar) as advance:
-        for obs in next(iter(models.values())).observation_slices():
-            drawn = []
-            for (name, model), rng in zip(models.items(), generators, strict=True):
-                with naming(f"Model {name!r}"):
-                    drawn.append(_draw(name, model, obs, loo, rng))
-            y = observations.values[obs] / unit
-            found.append(Pairs(_distances(drawn, y, unit)))
-            pareto_k.append(np.stack([each.pareto_k for each in drawn]))
+    with progress_bar(first.n_obs, "distances of draws", progressbar) as advance:
+        for obs in first.observation_slices():
+            pairs, each = distances_at(
+                models, obs, unit, loo=loo, random_seed=(random_seed, obs.start)
+            )
+            found.append(pairs)
+            pareto_k.append(each)
             advance(obs.stop - obs.start)
     return found, np.concatenate(pareto_k, axis=1)
 
 
+def distances_at(
+    models: Mapping[str, Source],
+    obs: slice,
+    unit: Array,
+    *,
+    loo: bool,
+    random_seed: tuple[int, int],
+) -> tuple[Pairs, Array]:
+    """Take distances of all draws at some observations; also Pareto k̂, (K, n)."""
+    drawn = []
+    for name, model in models.items():
+        source = model.left_out() if loo else model
+        with naming(f"Model {name!r}"):
+            drawn.append(draw_from(name, source, obs, loo, np.random.default_rng(random_seed)))
+    observations = agreed(model.observations for model in models.values())
+    y = observations.values[obs] / unit
+    return Pairs(_distances(drawn, y, unit)), np.stack([each.pareto_k for each in drawn])
+
+
 def quantiles_of(
     models: Mapping[str, Source], levels: Array, *, loo: bool, random_seed: int
-) -> Array:
-    """Quantiles of the models' predictions of single numbers, (K, level, n)."""
-    _require_draws(models)
+) -> tuple[Array, Array]:
+    """Quantiles of the models' predictions of single numbers, (K, level, n); Pareto k̂, (K, n)."""
+    require_draws(models)
     models = {name: model.left_out() if loo else model for name, model in models.items()}
-    return np.stack([_all_levels(*each, levels, loo, random_seed) for each in models.items()])
+    found = np.stack([_all_levels(*each, levels, loo, random_seed) for each in models.items()])
+    return found[:, :-1], found[:, -1]
+
+
+def average_of_quantiles(
+    models: Mapping[str, Source], pool: Pool, *, loo: bool, random_seed: int
+) -> WeightedDraws:
+    """Average the models' quantiles at equal steps of probability, with the weights of a pool."""
+    quantiles, _ = quantiles_of(models, levels_of(COUNT), loo=loo, random_seed=random_seed)
+    weights = pool.weights.reshape(pool.K, 1, -1)  # (K, 1, 1 or n)
+    return WeightedDraws.of((weights * quantiles).sum(axis=0))
 
 
 def _all_levels(name: str, model: Source, levels: Array, loo: bool, random_seed: int) -> Array:
@@ -132,11 +160,14 @@ def _all_levels(name: str, model: Source, levels: Array, loo: bool, random_seed:
 def _levels(
     name: str, model: Source, obs: slice, levels: Array, loo: bool, rng: np.random.Generator
 ) -> Array:
+    """Quantiles and, below them, Pareto k̂, (level + 1, n)."""
     if model.can.evaluate:
-        return _alone(model, obs, loo).quantile(levels)
+        found = alone(model, obs, loo)
+        return np.concatenate([found.quantile(levels), found.pareto_k])
     with naming(f"Model {name!r}"):
-        drawn = _draw(name, model, obs, loo, rng)
-    return WeightedDraws.of(drawn.outcomes[..., 0], drawn.weights).quantile(levels)
+        drawn = draw_from(name, model, obs, loo, rng)
+    sorted_ = WeightedDraws.of(drawn.outcomes[..., 0], drawn.weights)
+    return np.concatenate([sorted_.quantile(levels), drawn.pareto_k[None]])
 
 
 def _distances(drawn: Sequence[_Drawn], y: Array, unit: Array) -> Array:
@@ -150,7 +181,7 @@ def _distances(drawn: Sequence[_Drawn], y: Array, unit: Array) -> Array:
     return pairs_of_vectors(vectors, thinned, y)
 
 
-def _draw(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Generator) -> _Drawn:
+def draw_from(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Generator) -> _Drawn:
     """Take a model's stored outcomes, or draw one for each of its draws."""
     n = obs.stop - obs.start
     if model.outcome_draws is None and not model.can.draw:
@@ -173,19 +204,19 @@ def _draw(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Genera
 
 def _quantiles(model: Source, obs: slice, loo: bool) -> _Drawn:
     """Take quantiles of a density from which outcomes cannot be drawn, at equal steps."""
-    found = _alone(model, obs, loo)
+    found = alone(model, obs, loo)
     levels = (np.arange(model.n_samples) + 0.5) / model.n_samples
     outcomes = found.quantile(levels)[..., None]
     return _Drawn(outcomes, np.ones(outcomes.shape[:2]), found.pareto_k[0])
 
 
-def _alone(model: Source, obs: slice, loo: bool) -> PooledDistribution:
+def alone(model: Source, obs: slice, loo: bool) -> PooledDistribution:
     """Return a model's own prediction of some observations as a distribution."""
-    alone = Pool(Linear(), np.ones(1), 1)
-    return distribution_of({"": model}, alone, loo=loo, slices=[obs], progressbar=False)
+    by_itself = Pool(Linear(), np.ones(1), 1)
+    return distribution_of({"": model}, by_itself, loo=loo, slices=[obs], progressbar=False)
 
 
-def _require_draws(models: Mapping[str, Source]) -> None:
+def require_draws(models: Mapping[str, Source]) -> None:
     """Refuse models without draws of outcomes, or a density that could take their place."""
     for name, model in models.items():
         evaluable = model.can.evaluate and model.n_components == 1

@@ -233,7 +233,8 @@ def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array
     """Outcomes that came with the draws of a model, (chain, draw, n, component)."""
     assert model.outcome_draws is not None
     shape = (model.n_chains, model.n_draws, model.n_obs, model.n_components)
-    values = np.asarray(model.outcome_draws.values).reshape(shape)[:, :, obs]
+    # Of draws that dask holds, those of other observations are not read.
+    values = np.asarray(model.outcome_draws.data.reshape(shape)[:, :, obs])
     if not np.isfinite(values).all():
         raise NonFiniteError(f"The predictive draws of model {name!r} are not all finite.")
     return values

@@ -23,6 +23,9 @@ from scipy.spatial.distance import cdist
 from lockquack.jets import Array
 from lockquack.quadrature.nodes import Table
 
+#: Most draws of vectors that distances of one are averaged over.
+_MOST_VECTORS = 1000
+
 
 @dataclass(frozen=True)
 class Pairs(Table):
@@ -57,6 +60,33 @@ def pairs_of_numbers(draws: Sequence[Array], weights: Sequence[Array], y: Array)
         departure = curves[:K] - curves[K]
         matrix[..., i] = (departure * np.diff(values[order, i])) @ departure.T
     return matrix
+
+
+def apart_from_numbers(draws: Array, mass: Array) -> Array:
+    """Mean distances of each draw to all others, (S, n), by sums over sorted draws.
+
+    Examples
+    --------
+    >>> apart_from_numbers(np.array([[0.0], [1.0], [4.0]]), np.full((3, 1), 1 / 3))[:, 0]
+    array([1.66666667, 1.33333333, 2.33333333])
+    """
+    order = draws.argsort(axis=0)
+    values, shares = (np.take_along_axis(each, order, axis=0) for each in (draws, mass))
+    below, moment = shares.cumsum(axis=0), (shares * values).cumsum(axis=0)
+    found = values * (2.0 * below - 1.0) + moment[-1] - 2.0 * moment
+    apart = np.empty_like(found)
+    np.put_along_axis(apart, order, found, axis=0)
+    return apart
+
+
+def apart_from_vectors(draws: Array, mass: Array) -> Array:
+    """Mean distances of each draw to some of the others, (S, n, d) → (S, n)."""
+    some = slice(None, None, -(-len(draws) // _MOST_VECTORS))
+    columns = [
+        cdist(draws[:, i], draws[some, i]) @ (mass[some, i] / mass[some, i].sum())
+        for i in range(draws.shape[1])
+    ]
+    return np.stack(columns, axis=1)
 
 
 def pairs_of_vectors(draws: Sequence[Array], weights: Sequence[Array], y: Array) -> Array:

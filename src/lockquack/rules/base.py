@@ -45,6 +45,10 @@ class Rule(ABC):
     is_for_discrete: ClassVar[bool] = False
     #: Whether it is for mixtures only: it is known from draws, and those tell of no other pool.
     is_for_mixtures: ClassVar[bool] = False
+    #: Whether it is a distance of distributions to the outcome, for which draws are enough.
+    is_by_distance: ClassVar[bool] = False
+    #: Whether quantiles are enough for it.
+    takes_quantiles: ClassVar[bool] = False
     #: Whether it measures the outcome in a unit.
     has_unit: ClassVar[bool] = False
 

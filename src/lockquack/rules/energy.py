@@ -12,7 +12,7 @@ from lockquack.jets import Array
 from lockquack.operators.base import Operator
 from lockquack.rules.base import Pooled
 from lockquack.rules.scaled import ScaledRule
-from lockquack.rules.wishes import DISTANCES, DISTRIBUTION, Wish
+from lockquack.rules.wishes import DISTANCES, DISTRIBUTION, LEVELS, Wish
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class EnergyScore(ScaledRule):
     short = "ES"
     wishes: ClassVar[tuple[Wish, ...]] = (DISTANCES,)
     is_for_mixtures = True
+    is_by_distance = True
 
     @override
     def factor(self, unit: Array) -> Array:
@@ -120,11 +121,14 @@ class CRPS(EnergyScore):
     name = "crps"
     label = "CRPS"
     short = "CRPS"
-    wishes: ClassVar[tuple[Wish, ...]] = (DISTANCES, DISTRIBUTION)
+    wishes: ClassVar[tuple[Wish, ...]] = (DISTANCES, DISTRIBUTION, LEVELS)
     is_for_mixtures = False
+    takes_quantiles = True
 
     @override
     def wishes_for(self, operator: Operator) -> tuple[Wish, ...]:
+        if not operator.of_densities:
+            return (LEVELS,)
         return (DISTANCES,) if operator.normalised else (DISTRIBUTION,)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from lockquack.jets import Array
 from lockquack.operators.base import Normaliser, Operator
 from lockquack.quadrature.curves import Curves
+from lockquack.quadrature.levels import Levels
 from lockquack.quadrature.nodes import Nodes, Table
 from lockquack.quadrature.pairs import Pairs
 
@@ -123,11 +124,25 @@ class Distribution(Wish):
         return _FromCurves(n_obs, tuple(tables), operator)
 
 
+@dataclass(frozen=True)
+class AtLevels(Wish):
+    """The same of an average of quantiles, from these, (n,)."""
+
+    name: ClassVar[str] = "levels"
+    table: ClassVar[type[Table]] = Levels
+    normalises: ClassVar[bool] = True
+
+    def answer(self, operator: Operator, tables: Sequence[Levels], n_obs: int) -> Answer:
+        """Prepare sums over the levels."""
+        (levels,) = tables
+        return _FromLevels(levels)
+
+
 INTEGRAL, NEIGHBOURS = Integral(), Neighbours()
-DISTANCES, DISTRIBUTION = Distances(), Distribution()
+DISTANCES, DISTRIBUTION, LEVELS = Distances(), Distribution(), AtLevels()
 #: All wishes, by name.
 WISHES: dict[str, Wish] = {
-    wish.name: wish for wish in (INTEGRAL, NEIGHBOURS, DISTANCES, DISTRIBUTION)
+    wish.name: wish for wish in (INTEGRAL, NEIGHBOURS, DISTANCES, DISTRIBUTION, LEVELS)
 }
 G = TypeVar("G", Normaliser, Curves)
 
@@ -187,6 +202,23 @@ class _FromCurves(Answer):
 
     def of_model(self, k: int) -> Array:
         return np.concatenate([group.distance(group.logp[k]) for group in self.groups])
+
+
+@dataclass(frozen=True)
+class _FromLevels(Answer):
+    """Distances of averages of quantiles to outcomes; the parameters are the weights."""
+
+    levels: Levels
+
+    def value(self, x: Array) -> Array:
+        return self.levels.distance(self.levels.averaged(x))
+
+    def tangents(self, x: Array) -> tuple[Array, Array]:
+        slopes = self.levels.slopes(x)
+        return self.value(x), slopes * (x if x.ndim > 1 else x[:, None])
+
+    def of_model(self, k: int) -> Array:
+        return self.levels.distance(self.levels.excess[k])
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from lockquack.solvers.interior_point import (
 
 #: Matrix entries worked on at once, to keep the temporaries of a large batch in cache.
 _CHUNK = 1 << 20
+#: Ratio of entries from which the smaller ones have no digits left beside the larger.
+_OUTLYING = 1e10
 #: Most steps from weights that are near, share of the way to zero that each may take, and the
 #: relative length of one after which nothing but rounding is left.
 _NEWTON_STEPS, _INSIDE, _SETTLED = 30, 0.99, 1e-9
@@ -183,6 +185,7 @@ def _solve(Q: Array, c: Array, alpha: Array, tol: float, max_iter: int) -> tuple
         sparse = np.flatnonzero((alpha == 0).any(axis=-1))
         _polish(problem.take(sparse), best, sparse, tol)
         _share_equally(problem, best, tol)
+        _leave_out_outliers(problem, best, tol, max_iter)
         objective = Quadratic(Q, c, alpha).objective(best.w)
     converged = best.gap <= tol * best.scale
     status = status_of(converged, best.iterations, max_iter)
@@ -208,6 +211,23 @@ def _polish(problem: Quadratic, best: Best, rows: Index, tol: float) -> None:
         found.update(np.arange(len(rows)), w, problem.gap(w), problem.scale(w))
         w = face_step(problem, w)
     best.prefer(rows, found.w, found.gap, found.scale, tol / 100)
+
+
+def _leave_out_outliers(problem: Quadratic, best: Best, tol: float, max_iter: int) -> None:
+    """Solve what stalled again without entries so large that they leave no digits to the others.
+
+    These get no weight. The certificate is that of the whole problem.
+    """
+    for row in np.flatnonzero(best.gap > tol * best.scale):
+        one = problem.take(np.array([row]))
+        size = np.maximum(np.diagonal(one.Q[0]), np.abs(one.c[0]))
+        kept = (size <= _OUTLYING * np.sort(size)[:2].max()) | (one.alpha[0] > 0)
+        if kept.all():
+            continue
+        w = np.zeros_like(one.c)
+        inner = one.Q[:, kept][:, :, kept], one.c[:, kept], one.alpha[:, kept]
+        w[:, kept] = _solve(*inner, tol, max_iter)[0]
+        best.prefer(np.array([row]), w, one.gap(w), one.scale(w), tol / 100)
 
 
 def _share_equally(problem: Quadratic, best: Best, tol: float) -> None:

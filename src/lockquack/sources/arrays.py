@@ -257,6 +257,8 @@ def _missing_axis(
 ) -> str:
     if shape[1:] == expected:
         return " For a single chain, add its axis: array[None]."
+    if shape[:1] == expected:
+        return " Draws come before observations: array.T[None]."
     if expected != observations.shape and shape[2:] == observations.shape:
         return f" Add the axis of the {observations.d} components, which comes last."
     return ""

@@ -24,6 +24,7 @@ from lockquack.files.formats import explaining, is_combination, open_tree, read_
 from lockquack.models.containers import (
     CONSTANT_GROUP,
     GROUPS,
+    LOGP_GROUP,
     OBSERVED_GROUP,
     STATISTICS_GROUP,
     divergences,
@@ -38,9 +39,16 @@ from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.parallel.cluster import active_client
 from lockquack.sources.arrays import hold_draws, labelled_like
 from lockquack.sources.chunked import chunks_for
-from lockquack.sources.groups import Found, find_outcome, predictive_draws
+from lockquack.sources.drawn import DrawnSource, from_draws
+from lockquack.sources.groups import (
+    Found,
+    find_outcome,
+    how_to_add_densities,
+    outcomes_alone,
+    predictive_draws,
+)
 from lockquack.sources.joining import join_outcomes
-from lockquack.words import advice
+from lockquack.words import Text, advice
 
 #: Bytes of draws from which a file is not read into memory.
 _LARGE = 2**28
@@ -207,6 +215,15 @@ def _from_tree(
             advice("Read it with lq.load.", "Name the files of its models instead."),
         )
     needed = outcomes_needed and y is None
+    alone = None if outcomes_needed else outcomes_alone(tree, var_name, y)
+    if alone is not None:
+        draws, outcomes, held_out = alone
+        own = case_weights(tree, weights)
+        model = from_draws(draws, y=outcomes, held_out=held_out, transform=transform, weights=own)
+        assert isinstance(model.source, DrawnSource)
+        lacking = f"The container has no group {LOGP_GROUP!r}. "
+        remedy = Text(lacking, how_to_add_densities(tree, or_draws=False))
+        return Model(replace(model.source, remedy=remedy))
     if var_name is None or isinstance(var_name, str):
         found = find_outcome(tree, var_name, outcomes_needed=needed)
     else:

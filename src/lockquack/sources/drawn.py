@@ -18,6 +18,7 @@ from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError, UnsupportedError
 from lockquack.jets import Array, Numeric
+from lockquack.models.labels import require_same_labels, require_same_order, storable
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import (
@@ -30,9 +31,10 @@ from lockquack.models.observations import (
 from lockquack.models.source import Abilities, Source
 from lockquack.models.transformed import on_natural_scale, on_scale_of_model
 from lockquack.numeric import as_numeric
-from lockquack.sources.arrays import hold_draws, labelled_like, sample_first
+from lockquack.sources.arrays import hold_draws, is_chunked, labelled_like, sample_first
+from lockquack.sources.groups import with_draws
 from lockquack.transforms import get_transform
-from lockquack.words import advice
+from lockquack.words import Text, advice
 
 #: What xarray calls the dimension of quantiles.
 QUANTILE_DIM = "quantile"
@@ -43,11 +45,24 @@ _BY_CRPS = advice(
     "lq.combine(models, lq.Linear(), lq.CRPS()), or EnergyScore() for vectors",
     "--operator linear --rule crps",
 )
+#: What to say of draws from which nothing can be left out.
+_LEAVE_OUT = advice(
+    "Give log_lik= of lq.from_draws beside the draws; or held_out=True there, or "
+    "scores='held-out', if the model was fitted without these observations; or score what it says "
+    "of what it saw, scores='in-sample'.",
+    "Give --scores held-out, if the models were fitted without these observations; or score what "
+    "they say of what they saw, --scores in-sample.",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DrawnSource(Source):
     """Draws of outcomes, and no densities."""
+
+    #: Whether they were drawn, or are quantiles at equal steps.
+    drawn: bool = True
+    #: How to have densities too, where somebody knows.
+    remedy: Text | str = ""
 
     @property
     @override
@@ -57,7 +72,12 @@ class DrawnSource(Source):
     @property
     @override
     def known_where(self) -> str:
-        return "is known by draws of outcomes only"
+        return f"is known by {'draws of outcomes' if self.drawn else 'quantiles'} only"
+
+    @property
+    @override
+    def is_sample(self) -> bool:
+        return self.drawn and self.n_chains > 1  # members of an ensemble are the forecast itself
 
     @property
     @override
@@ -71,6 +91,10 @@ class DrawnSource(Source):
     @override
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
         raise self._no_density("derivatives")
+
+    @override
+    def require_density(self) -> None:
+        raise self._no_density("log scores")
 
     @override
     def require_derivatives(self) -> None:
@@ -100,9 +124,9 @@ class DrawnSource(Source):
         if loo and not self.is_left_out:
             raise UnsupportedError(
                 f"An observation cannot be left out of {self.likelihood.description}: that takes "
-                "log densities, to weight the draws. Give log_lik= of lq.from_draws "
-                "beside the draws; or held_out=True, if the model was fitted without these "
-                "observations; or score what it says of what it saw, scores='in-sample'."
+                "log densities, to weight the draws. ",
+                _LEAVE_OUT,
+                self._remedy,
             )
         return None, np.zeros(obs.stop - obs.start)
 
@@ -124,7 +148,12 @@ class DrawnSource(Source):
             "known of such a model. Mix it with others by ",
             _BY_CRPS,
             ".",
+            self._remedy,
         )
+
+    @property
+    def _remedy(self) -> Text:
+        return Text(" ", self.remedy) if self.remedy else Text("")
 
 
 @own_arithmetic
@@ -156,7 +185,8 @@ def from_draws(
     draws
         Outcomes, (chain, draw, obs) or (chain, draw, obs, component) for vectors: an array or a
         DataArray with dimensions ``chain`` and ``draw``, in any order. Draws without chains are
-        those of one, ``draws[None]``.
+        those of one, ``draws[None]``. Those that dask holds are read group by group of
+        observations, and :func:`running_stack` leaves them there.
     y
         What was observed, (obs,) or (obs, component). None: not known, for predictions of what is
         to come.
@@ -194,9 +224,12 @@ def from_draws(
     >>> fit.predict().interval(0.9).sizes
     Frozen({'ci_bound': 2, 'obs_id': 50})
     """
+    draws = with_draws(draws) if isinstance(draws, xr.DataArray) else draws
     natural = _read_outcomes(y, draws, component_dim)
     modelled = natural if transform is None else on_scale_of_model(natural, transform)
     drawn = _read_draws("draws", draws, modelled)
+    if log_lik is not None:
+        drawn = np.asarray(drawn)
     described = Likelihood("predictive draws", discrete=drawn.dtype.kind in "biu")
     if log_lik is None:
         if transform is not None:
@@ -264,6 +297,8 @@ def from_quantiles(
     <Model quantiles at 5 levels; chain: 1, draw: 500, obs_id: 4, components: 1>
     """
     at = _read_levels(levels)
+    if isinstance(values, pd.DataFrame):
+        _require_same_table(values, at, y)
     table = _read_quantiles(values, at)
     observations = _read_outcomes(y, table.isel({QUANTILE_DIM: 0}, drop=True), None)
     if observations.d > 1:
@@ -279,7 +314,7 @@ def from_quantiles(
     if support is not None:
         drawn = np.clip(drawn, *as_support(support))
     described = Likelihood(f"quantiles at {at.size} levels")
-    source = hold_outcomes(observations, drawn[None], described, held_out)
+    source = replace(hold_outcomes(observations, drawn[None], described, held_out), drawn=False)
     return Model(source).with_weights(weights)
 
 
@@ -310,7 +345,7 @@ def _read_outcomes(y: Any, draws: Any, component_dim: Hashable | None) -> Observ
         return as_observations(labelled_like(y, draws), component_dim)
     template = draws
     if not isinstance(draws, xr.DataArray):
-        shape = np.shape(draws)
+        shape = as_numeric("draws", draws, ShapeError).shape
         if len(shape) != 3:
             raise ShapeError(
                 f"Without y, draws must be (chain, draw, obs), or labelled; got the shape {shape}."
@@ -321,10 +356,15 @@ def _read_outcomes(y: Any, draws: Any, component_dim: Hashable | None) -> Observ
 
 
 def _read_draws(name: str, draws: Any, observations: Observations) -> Numeric:
-    """Bring draws to (chain, draw, n[, component]); refuse what are no outcomes."""
-    drawn = np.asarray(sample_first(name, draws, observations, vector=True))
+    """Bring draws to (chain, draw, n[, component]); refuse what are no outcomes.
+
+    Those that dask holds stay there, and are looked at where they are read.
+    """
+    drawn = sample_first(name, draws, observations, vector=True)
     if 0 in drawn.shape[:2]:
         raise ShapeError(f"{name} has {drawn.shape[0]} chains of {drawn.shape[1]} draws: none.")
+    if is_chunked(drawn):
+        return drawn
     bad = np.argwhere(~np.isfinite(drawn))
     if len(bad):
         chain, draw, obs = bad[0][:3].tolist()
@@ -343,6 +383,23 @@ def _read_levels(levels: ArrayLike) -> Array:
             f"levels must be two or more increasing probabilities between 0 and 1; got {levels!r}."
         )
     return at
+
+
+def _require_same_table(values: pd.DataFrame, levels: Array, y: Any) -> None:
+    """Refuse a table of quantiles whose labels contradict the levels, or those of the outcomes."""
+    own = values.index.to_numpy()
+    if own.dtype.kind == "f" and own.shape == levels.shape and not np.allclose(own, levels):
+        raise ParameterError(
+            f"The rows of values are labelled {own[0]:g}, {own[1]:g}, ..., and the levels are "
+            f"{levels[0]:g}, {levels[1]:g}, ... They must be the same."
+        )
+    if isinstance(y, pd.Series) and len(y) == values.shape[1]:
+        got, expected = storable(values.columns), storable(y.index)
+        counted = any(isinstance(index, pd.RangeIndex) for index in (values.columns, y.index))
+        if counted:
+            require_same_order("values", got, expected)
+        else:
+            require_same_labels("values", {"obs_id": got}, {"obs_id": expected}, of="y")
 
 
 def _read_quantiles(values: Any, levels: Array) -> xr.DataArray:

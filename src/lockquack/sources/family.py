@@ -31,6 +31,9 @@ from lockquack.sources.new_data import move_parameters, names_of_data, rows_of_p
 from lockquack.sources.parameter_reading import as_parameter, require_domain, user_name
 from lockquack.sources.parameters import ArrayParameter, LazyRange, Parameter
 
+#: Draws of which places and widths of predictions are taken, at the first look.
+_DRAWS_OF_BULKS = 400
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FamilySource(Source):
@@ -157,7 +160,7 @@ class FamilySource(Source):
         a chain.
         """
         modes = []
-        for location, spread in self._draws_of_bulks(obs):  # (chain, draw, obs)
+        for location, spread in self._draws_of_bulks(obs, detailed=detailed):
             flat = (-1, location.shape[2])
             modes.append(_summary(location.reshape(flat), spread.reshape(flat)))
             if detailed:
@@ -169,10 +172,14 @@ class FamilySource(Source):
         points = np.stack([place + multiples[:, None] * width for place, width in modes])
         return np.clip(points, *self.family.support)
 
-    def _draws_of_bulks(self, obs: slice) -> list[tuple[Array, Array]]:
-        """Locations and spreads of all draws, (chain, draw, obs), for each part of the density."""
-        draws = slice(0, self.n_draws)
-        n = (self.n_draws, self.observations.values[obs].shape[0])
+    def _draws_of_bulks(self, obs: slice, *, detailed: bool) -> list[tuple[Array, Array]]:
+        """Locations and spreads of draws, (chain, draw, obs), for each part of the density.
+
+        In detail, of all draws; else of as many as tell places and widths well enough.
+        """
+        step = 1 if detailed else max(1, self.n_samples // _DRAWS_OF_BULKS)
+        draws = slice(0, self.n_draws, step)
+        n = (self._count(draws), self.observations.values[obs].shape[0])
         chains = [
             self.family.bulks(self._parameters(chain, draws, obs)) for chain in range(self.n_chains)
         ]

@@ -261,6 +261,16 @@ class FoldedSource(Source):
         more = "" if np.unique(ways).size == 1 else f", left out by: {counted_ways(ways)}"
         return super().describe() + more
 
+    @property
+    @override
+    def is_sample(self) -> bool:
+        return all(source.is_sample for source in self.sources)
+
+    @override
+    def require_density(self) -> None:
+        for source in self.sources:
+            source.require_density()
+
     @override
     def pieces(self) -> Sequence[tuple[Index, Source]] | None:
         # Those without weights of their own are averaged in one pass, if in the same way.

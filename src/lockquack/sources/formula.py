@@ -72,10 +72,13 @@ class Formula:
             if all(name in variables for name in signature):
                 return {name: ast.Name(name) for name in signature}
         wanted = ", ".join(signatures[0])
-        example = ", ".join(f"{name}=..." for name in signatures[0])
+        example = ", ".join(
+            f"{name}={name if name in variables else '...'}" for name in signatures[0]
+        )
         raise ParameterError(
             f"The parameters of {self.family} are {wanted}; the variables are "
-            f"{_listed(variables)}. Say which is which: {self.family}({example})."
+            f"{_listed(variables)}. Say which is which, by variables, numbers or formulas: "
+            f"{self.family}({example})."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,6 +24,8 @@ from lockquack.words import MAKE_MODEL, Text, advice
 
 #: Where ArviZ keeps outcomes that were drawn with the draws.
 _PREDICTIVE_GROUP = "posterior_predictive"
+#: Where ArviZ keeps predictions of observations that the model did not see.
+_PREDICTIONS_GROUP = "predictions"
 #: What the statistics of ArviZ's first versions, and Stan's programs, call log densities.
 _LOGP_NAMES = ("log_likelihood", "log_lik")
 #: How log densities are added to a container, by the library that made it.
@@ -104,6 +107,29 @@ def find_outcome(tree: xr.DataTree, var_name: str | None, *, outcomes_needed: bo
     derivatives = [with_draws(_find(tree, group, own)) for group in groups]
     found = Found(name, logp, derivatives, drawn=_drawn(tree, name))
     return found if y is None else found.of(y)
+
+
+def outcomes_alone(
+    tree: xr.DataTree, var_name: str | Sequence[str] | None, y: Any
+) -> tuple[xr.DataArray, Any, bool] | None:
+    """Find draws of an outcome that come without log densities, and what was observed.
+
+    Also whether the model was fitted without these observations, as for ArviZ's ``predictions``.
+    None where there are densities, or no draws.
+    """
+    found = [group for group in (_PREDICTIVE_GROUP, _PREDICTIONS_GROUP) if group in tree.children]
+    if LOGP_GROUP in tree.children or not found or not isinstance(var_name, str | None):
+        return None
+    drawn = _variables(tree, found[0])
+    observed = _variables(tree, OBSERVED_GROUP) if found[0] == _PREDICTIVE_GROUP else {}
+    if var_name is None and len(observed) == 1 and set(observed) <= set(drawn):
+        (var_name,) = observed
+    name = choose_variable(list(drawn), found[0], var_name)
+    outcomes, draws = observed.get(name) if y is None else y, with_draws(drawn[name])
+    if isinstance(outcomes, xr.DataArray):
+        outcomes = string_dims(outcomes)
+        draws = _on_dims_of(draws, outcomes)
+    return draws, outcomes, found[0] == _PREDICTIONS_GROUP
 
 
 def choose_variable(names: Sequence[str], group: str, var_name: str | None) -> str:
@@ -265,7 +291,7 @@ def _missing(group: str, tree: xr.DataTree) -> UnsupportedError:
         )
     remedy: Text | str = ""
     if group == LOGP_GROUP:
-        remedy = _how_to_add_densities(tree)
+        remedy = how_to_add_densities(tree)
     elif group == OBSERVED_GROUP:
         remedy = Text(
             "Give the outcomes, by ", advice("lq.from_datatree(idata, y=y)", "--y FILE:NAME"), "."
@@ -278,7 +304,7 @@ def _missing(group: str, tree: xr.DataTree) -> UnsupportedError:
     return UnsupportedError(f"There is no group {group!r}; there are {present}. ", remedy)
 
 
-def _how_to_add_densities(tree: xr.DataTree) -> Text:
+def how_to_add_densities(tree: xr.DataTree, *, or_draws: bool = True) -> Text:
     """Say how to have log densities, for the library that made the container."""
     posterior = tree["posterior"].to_dataset() if "posterior" in tree.children else xr.Dataset()
     library = str(
@@ -293,7 +319,7 @@ def _how_to_add_densities(tree: xr.DataTree) -> Text:
         )
     add = _ADD_DENSITIES.get(library, _ADD_DENSITIES["pymc"])
     make = MAKE_MODEL.get(library, MAKE_MODEL["pymc"])
-    drawn = "posterior_predictive" in tree.children
+    drawn = or_draws and _PREDICTIVE_GROUP in tree.children
     by_draws = (
         ""
         if not drawn
