@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -26,6 +27,11 @@ def lock(models, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LockquackWarning)
         return lq.lock(models, **options)
+
+
+def shown(fit):
+    """What a fit prints, without what it says of log scores that it may yet find; a file cannot."""
+    return re.sub(r"^elpd.*(\n  .*)*\n?", "", str(fit), flags=re.MULTILINE).rstrip()
 
 
 def paper_models(y, rng, shape=(4, 500)):

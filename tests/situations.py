@@ -148,13 +148,20 @@ def _() -> Any:
 @situation("a pool known at the data only", "H: is it worth anything?", "log-score-unknown")
 def _() -> Any:
     y = outcomes(60) + np.repeat([-2.5, 2.5], 30)
-    return lq.quack({"left": arrays(y, -0.3, 1.5), "right": arrays(y, 0.3, 1.5)})
+    models = {"left": arrays(y, -0.3, 1.5), "right": arrays(y, 0.3, 1.5)}
+    return lq.quack(models, rule="hyvarinen")
+
+
+@situation("the same, H not asked for by name", "H: a near-node is for free", "uncertain-pool")
+def _() -> Any:
+    y = outcomes(60)
+    return lq.quack({"right": arrays(y, 0.0), "wide and beside": arrays(y, 1.5, 2.0)})
 
 
 @situation("a pool with many optima", "the search: which is best?", "several-optima")
 def _() -> Any:
     y = outcomes(60)
-    return lq.quack({f"m{k}": arrays(y, 0.7 * k) for k in range(-2, 3)})
+    return lq.quack({f"m{k}": arrays(y, 0.7 * k) for k in range(-2, 3)}, rule="hyvarinen")
 
 
 @situation("an order that data do not determine", "Hölder pools", "parameter-at-bound")
@@ -499,6 +506,160 @@ def _() -> Any:
     y = pd.Series(outcomes(30), index=[f"i{k}" for k in range(30)])
     folds = pd.Series(np.arange(29) % 3, index=y.index[:29])
     return lq.compare(two(y), ["stack"], cv=folds)
+
+
+# What sceptics tried
+
+
+@situation(
+    "a table that was pasted twice", "standard errors: half of it is copies", "copied-observations"
+)
+def _() -> Any:
+    return lq.lock(two(np.tile(outcomes(50), 2)))
+
+
+@situation(
+    "rows that a join repeated 20 times", "compare: certain of nothing", "copied-observations"
+)
+def _() -> Any:
+    return compared(two(np.repeat(outcomes(20), 20)))
+
+
+@situation("-999 for missing values", "every score", "coded-outcome")
+def _() -> Any:
+    y = outcomes()
+    y[[3, 50, 77]] = -999.0
+    student = lq.from_family(
+        "student_t", y=y, nu=2.0, mu=0.1 * rng(3).normal(size=(4, 100)), sigma=1.0
+    )
+    return lq.lock({"normal": normal(y, 0.0), "student": student})
+
+
+@situation("rounded outcomes, spikes at them", "log score: grows without limit", "rounded-outcomes")
+def _() -> Any:
+    y = 2 * outcomes(200).round()
+    mu = 0.001 * rng(3).normal(size=(4, 100))
+    spikes = [("normal", {"mu": mu + 2 * k, "sigma": 0.05}) for k in range(-3, 4)]
+    spiky = lq.from_family("mixture", y=y, weights=np.full(7, 1 / 7), components=spikes)
+    return lq.stack({"spiky": spiky, "smooth": normal(y, 0.0, 2.1)})
+
+
+@situation("a density of log y, given as one of y", "log scores of arrays", "too-much-mass")
+def _() -> Any:
+    y = np.exp(outcomes())
+    z = np.log(y) - 0.05 * rng(3).normal(size=(4, 100, 1))
+    of_log = lq.from_arrays(logp=stats.norm.logpdf(z), y=y)
+    return lq.stack({"log y": of_log, "y": arrays(y, 1.6, 2.0)})
+
+
+@situation(
+    "a density of standardised y, given as one of y", "log scores of arrays", "too-much-mass"
+)
+def _() -> Any:
+    y = 300 + 50 * outcomes()
+    z = (y - 300) / 50 - 0.05 * rng(3).normal(size=(4, 100, 1))
+    scaled = lq.from_arrays(logp=stats.norm.logpdf(z), y=y)
+    return lq.stack({"standardised": scaled, "y": arrays(y, 300.0, 50.0)})
+
+
+@situation("base-10 logarithms of densities", "log scores of arrays", "too-much-mass")
+def _() -> Any:
+    y = outcomes()
+    z = y - 0.05 * rng(3).normal(size=(4, 100, 1))
+    base = lq.from_arrays(logp=stats.norm.logpdf(z) / np.log(10), y=y)
+    return lq.stack({"base 10": base, "natural": arrays(y, 0.5)})
+
+
+@situation("derivatives in log y, given as those in y", "H of arrays", "inconsistent-derivatives")
+def _() -> Any:
+    y = np.exp(outcomes())
+    z = np.log(y) - 0.05 * rng(3).normal(size=(4, 100, 1))
+    given = {"logp": stats.norm.logpdf(z), "grad": -z, "curv": np.full(z.shape, -1.0)}
+    return lq.lock({"log y": lq.from_arrays(**given, y=y), "y": arrays(y, 1.6, 2.0)})
+
+
+@situation("f''/f in place of the curvature", "H of arrays", "inconsistent-derivatives")
+def _() -> Any:
+    y = outcomes()
+    z = y - 0.05 * rng(3).normal(size=(4, 100, 1))
+    return lq.lock({"f''/f": arrays(y, 0.0, curv=np.square(z) - 1), "b": arrays(y, 0.5, 1.2)})
+
+
+@situation("warm-up draws that were left in", "averages over draws", "too-few-draws")
+def _() -> Any:
+    y = outcomes()
+    mu = 0.1 * rng(3).normal(size=(4, 300))
+    mu[:, :60] += np.linspace(8, 0, 60)
+    return lq.lock({"a": lq.from_family("normal", y=y, mu=mu, sigma=1.0), "b": normal(y, 0.5)})
+
+
+@situation("four chains, each stuck elsewhere", "averages over chains", "stuck-chain")
+def _() -> Any:
+    y = outcomes()
+    mu = np.array([0.0, 0.3, -0.2, 0.1])[:, None] + np.zeros((4, 100))
+    return lq.lock({"a": lq.from_family("normal", y=y, mu=mu, sigma=1.0), "b": normal(y, 0.5)})
+
+
+@situation("six fits of one model", "which of them has the weight", "models-alike")
+def _() -> Any:
+    y = outcomes()
+    again = {
+        f"fit {k}": lq.from_family(
+            "normal", y=y, mu=0.05 * rng(10 + k).normal(size=(4, 100)), sigma=1.0
+        )
+        for k in range(6)
+    }
+    return lq.stack({**again, "other": normal(y, -0.3, 1.2)})
+
+
+@situation("perfect separation", "log score: minus infinity next door", "pareto-k")
+def _() -> Any:
+    x = outcomes(80)
+    slope = np.exp(rng(4).normal(3.0, 1.0, size=(4, 100, 1)))
+    p = np.clip(1 / (1 + np.exp(np.clip(-slope * x, -700, 700))), 1e-12, 1 - 1e-12)
+    y = (x > 0).astype(float)
+    base = lq.from_family("bernoulli", y=y, p=0.5 + 0.02 * rng(3).normal(size=(4, 100)))
+    return lq.stack({"logit": lq.from_family("bernoulli", y=y, p=p), "base": base})
+
+
+@situation("one outcome that differs in one file", "paired differences", "ObservationMismatchError")
+def _() -> Any:
+    y = outcomes()
+    other = y.copy()
+    other[17] += 1e-3
+    return lq.stack({"a": normal(y, 0.0), "b": normal(other, 0.5)})
+
+
+@situation("one model of standardised outcomes", "densities of two variables", "TransformError")
+def _() -> Any:
+    y = 3 + 1.3 * outcomes()
+    return lq.stack({"y": normal(y, 3.0, 1.3), "z": normal((y - y.mean()) / y.std(), 0.0)})
+
+
+@situation("folds that predict other rows", "cross-validation", "ObservationMismatchError")
+def _() -> Any:
+    y = outcomes(60)
+
+    def fit(rows: np.ndarray) -> lq.Model:
+        return normal(y[rows], 0.0)
+
+    wrong = lq.cross_validate(lambda train, test: fit(train[: len(test)]), n=60, folds=5)
+    right = lq.cross_validate(lambda train, test: fit(test), n=60, folds=5)
+    return lq.stack({"wrong": wrong, "right": right})
+
+
+@situation("draws thinned to four", "leave-one-out weights", "UnsupportedError")
+def _() -> Any:
+    y = outcomes()
+    return lq.stack({"thin": normal(y, 0.0, shape=(4, 1)), "b": normal(y, 0.5)})
+
+
+@situation("a tail without any moment", "CRPS: infinite", "NonFiniteError")
+def _() -> Any:
+    y = np.exp(outcomes())
+    mu = 0.1 * rng(3).normal(size=(4, 100))
+    heavy = lq.from_family("logistic", y=y, mu=mu, s=4.0, transform="log")
+    return lq.combine({"heavy": heavy, "normal": normal(y, 1.0, 2.0)}, "linear", "crps")
 
 
 if __name__ == "__main__":

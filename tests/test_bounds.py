@@ -17,6 +17,7 @@ from lockquack.operators import (
     Superposition,
 )
 from lockquack.operators.pool import Pool
+from lockquack.solvers.mixture_proportions import mixture_proportions
 
 NODES = np.linspace(-60.0, 60.0, 24001)
 OPERATORS = [
@@ -97,3 +98,21 @@ def test_parameters_that_differ_between_observations_have_bounds_each(operator):
     for i in range(4):
         alone = Pool(operator, x[:, i], 3).log_norm_bounds
         np.testing.assert_allclose([each[i] for each in together], alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("operator", [op for op in OPERATORS if "nonnegative" not in repr(op)])
+def test_no_pool_is_certain_to_beat_the_best_mixture(operator):
+    """Lower bounds are those of mixtures: q̃/Z_max ≤ Σ v_k π_k, so stacking has the largest.
+
+    Superposition: √(π_j π_k) ≤ (π_j + π_k)/2 where the cosine is positive, and 0 elsewhere. Power
+    means: below p = 1 they are below the mean, above it (Σ w π^p)^(1/p) ≤ Σ w^(1/p) π.
+    """
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        logp = 3.0 * rng.normal(size=(3, 40))
+        space = operator.space(np.ones(3))
+        x = space.natural(2.0 * rng.normal(size=space.size))
+        certain = operator.pool_density(logp, x) - Pool(operator, x, 3).log_norm_bounds[1]
+        best = mixture_proportions(logp.T).x
+        stacked = np.logaddexp.reduce(logp + np.log(np.maximum(best, 1e-300))[:, None], axis=0)
+        assert certain.sum() <= stacked.sum() + 1e-6

@@ -28,6 +28,7 @@ from lockquack.operators import OPERATORS
 from lockquack.quadrature.uniformity import uniformity
 from lockquack.rules import RULES
 from lockquack.totals import error_of_total, standard_deviation
+from tests.helpers import shown
 from tests.test_fitting import PAIRS, N, named, pose
 
 TIMES = np.random.default_rng(3).integers(0, 4, size=N)
@@ -185,7 +186,7 @@ def test_twice_the_weights_make_nothing_more_certain():
     a, b = once.to_dataframe(), twice.to_dataframe()
     same = ["weight", "weight_se", "weight_5%", "weight_95%"]
     np.testing.assert_allclose(a[same], b[same], atol=1e-7)
-    double = ["score", "score_se", "diff", "diff_se", "mcse"]
+    double = ["score", "score_se", "diff", "diff_se", "mcse", "elpd", "elpd_se"]
     np.testing.assert_allclose(2 * a[double], b[double], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(once.sandwich(), twice.sandwich(), rtol=1e-4, atol=1e-8)
     rates = [each.posterior(5, random_seed=1).attrs["learning_rate"] for each in (once, twice)]
@@ -327,7 +328,7 @@ def test_models_and_combinations_remember_them(tmp_path, suffix):
     fit.save(tmp_path / f"fit{suffix}")
     again = lq.load(tmp_path / f"fit{suffix}")
     pd.testing.assert_frame_equal(again.to_dataframe(), fit.to_dataframe())
-    assert repr(again) == repr(fit)
+    assert shown(again) == shown(fit)
 
 
 @pytest.mark.parametrize("chunks", [(2, 50, 7), (4, 100, 10), (1, 30, 24)])

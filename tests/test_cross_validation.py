@@ -283,6 +283,7 @@ def test_which_fit_should_predict_new_data(y):
         fit.predict([0.0], x=[[1.0]])
 
 
+@pytest.mark.filterwarnings("ignore::lockquack.errors.MonteCarloWarning")
 def test_predictive_draws_are_enough_for_the_crps(y):
     """What a fold draws stays with its observations, whatever their order."""
     outcomes = np.random.default_rng(9).normal(y, 1.0, size=(4, 200, N))

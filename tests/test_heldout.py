@@ -117,6 +117,25 @@ def test_scores_of_counts(rng):
     np.testing.assert_allclose(found["it"][2], inside / (upper - lower), atol=1e-7)
 
 
+@pytest.mark.parametrize("mu", [300.0, 9_000.0])
+def test_scores_of_counts_that_reach_far_are_sums_over_all_of_them(mu, monkeypatch):
+    monkeypatch.setattr(heldout_scores, "MOST", 0)
+    y, alpha, copies = np.array([2.0, 800.0, 1100.0, 7000.0]), 1.5, 1000
+    draws = regressions.Draws(np.full((1, copies, 1), np.log(mu)), np.full((1, copies), alpha))
+    member = heldout_scores.Member(regressions.NegativeBinomial(), draws, np.ones((y.size, 1)))
+    pools = {"it": lambda logp: 0.9 * logp[0]}
+    score, crps, inside = heldout_scores.score([member], pools, y, counts=True, seed=1)["it"]
+    k = np.arange(400_000)
+    p = stats.nbinom.pmf(k, alpha, alpha / (alpha + mu)) ** 0.9
+    p /= p.sum()
+    own, cdf = p[y.astype(int)], np.cumsum(p)
+    np.testing.assert_allclose(score, np.log(own), atol=1e-5)
+    np.testing.assert_allclose(crps, [np.square(cdf - (k >= each)).sum() for each in y], rtol=1e-5)
+    upper = cdf[y.astype(int)]
+    share = np.clip(np.minimum(upper, 0.95) - np.maximum(upper - own, 0.05), 0, None) / own
+    np.testing.assert_allclose(inside, share, atol=1e-5)
+
+
 @pytest.mark.filterwarnings("ignore::lockquack.errors.SupportWarning")
 def test_scores_are_those_of_the_library(rng):
     X = design(rng, 40)

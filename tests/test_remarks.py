@@ -249,6 +249,42 @@ def _(rng):
     lq.lock({"a": normal(y, 1e15 + rng.normal(size=(4, 50)))})
 
 
+@produces("rounded-outcomes")
+def _(rng):
+    y = rng.normal(size=60).round()
+    mu = 0.001 * rng.normal(size=(2, 30))
+    atoms = [("normal", {"mu": mu + k, "sigma": 0.02}) for k in (-1.0, 0.0, 1.0)]
+    spiky = lq.from_family("mixture", y=y, weights=[0.3, 0.4, 0.3], components=atoms)
+    lq.stack({"spiky": spiky, "smooth": normal(y, mu)})
+
+
+@produces("coded-outcome")
+def _(rng):
+    y = np.append(rng.normal(size=40), [-999.0, -999.0])
+    lq.lock({"a": normal(y, 0.1 * rng.normal(size=(4, 50)))})
+
+
+@produces("copied-observations")
+def _(rng):
+    y = np.tile(rng.normal(size=30), 2)
+    lq.lock({"a": normal(y, 0.1 * rng.normal(size=(4, 50)))})
+
+
+@produces("too-much-mass")
+def _(rng):
+    y = np.exp(rng.normal(size=60))
+    z = np.log(y) - 0.1 * rng.normal(size=(2, 40, 1))
+    lq.stack({"log y": lq.from_arrays(logp=-0.5 * z**2 - 0.92, y=y)})
+
+
+@produces("inconsistent-derivatives")
+def _(rng):
+    y = rng.normal(size=60)
+    z = y - 0.1 * rng.normal(size=(2, 40, 1))
+    logp = -0.5 * z**2 - 0.92
+    lq.lock({"f''/f": lq.from_arrays(logp=logp, grad=-z, curv=z**2 - 1.0, y=y)})
+
+
 @produces("misled-score")
 def _(rng):
     lq.quack(as_arrays(clumps(rng, (0.0, 8.0), at=(0.0, 0.0))))
@@ -262,6 +298,11 @@ def _(rng):
 @produces("log-score-unknown")
 def _(rng):
     lq.combine(as_arrays(clumps(rng, (0.0, 4.0), at=(0.0, 0.0))), "hybrid")
+
+
+@produces("uncertain-pool")
+def _(rng):
+    lq.quack(as_arrays(clumps(rng, (0.0, 1.0), at=(0.0, 0.0))))
 
 
 @produces("scores-disagree")

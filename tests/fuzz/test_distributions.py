@@ -15,6 +15,8 @@ from scipy.special import expit, logit
 import lockquack as lq
 from lockquack.errors import ImproperError, LockquackError, QuadratureWarning
 from lockquack.families import FAMILIES
+from lockquack.methods.examine import examine_tails
+from lockquack.models.model import sources_of
 from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.prediction.prediction import Prediction
@@ -68,6 +70,7 @@ class Forecast:
         with warnings.catch_warnings():
             warnings.simplefilter("error", QuadratureWarning)
             try:
+                examine_tails(sources_of(models), pool)  # as a fit does
                 prediction.log_norm(), prediction.cdf()
             except (ImproperError, QuadratureWarning):
                 assume(False)

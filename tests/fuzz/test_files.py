@@ -22,6 +22,7 @@ from lockquack import cli
 from lockquack.errors import LockquackError
 from tests.fuzz.pairs import CONVEX, OTHERS, fit_or_none
 from tests.fuzz.worlds import COUNTS, worlds
+from tests.helpers import shown
 
 fuzzed = pytest.mark.fuzzed
 seeds = st.integers(0, 2**32 - 1)
@@ -51,7 +52,7 @@ def test_fits_are_read_as_they_were_written(world, pair, suffix):
     same_fit(again, fit, rtol=0)
     if pair in CONVEX:  # the others take seconds to bootstrap
         pd.testing.assert_frame_equal(again.to_dataframe(), fit.to_dataframe())
-        assert repr(again) == repr(fit)
+        assert shown(again) == shown(fit)
 
 
 @fuzzed(4)

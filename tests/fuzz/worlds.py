@@ -140,6 +140,25 @@ class World:
             for name, given in self.arrays.items()
         }
 
+    def outcomes(self) -> dict[str, np.ndarray]:
+        """Draw an outcome for each draw of each model, (chain, draw, n[, component])."""
+        shape = (*self.shape, *self.y.shape)
+        found = {}
+        for k, (name, recipe) in enumerate(self.recipes.items()):
+            rng, family = np.random.default_rng([self.seed, k]), FAMILIES[recipe.family]
+            drawn = np.reshape(family.draw(recipe.parameters, rng, (*self.shape, self.n)), shape)
+            drawn = np.clip(drawn, -1e6, 1e6)
+            found[name] = np.exp(np.minimum(drawn, 20.0)) if recipe.transform else drawn
+        return found
+
+    def from_draws(self, change=lambda draws: draws, rows=slice(None), y=None) -> dict[str, Any]:
+        """Make the models of predictive draws, of some of the observations."""
+        y = self.y if y is None else y
+        return {
+            name: lq.from_draws(change(each[:, :, rows]), y=y[rows], held_out=True)
+            for name, each in self.outcomes().items()
+        }
+
     def mapped(self, change) -> World:
         """Return the world with every recipe changed."""
         return replace(self, recipes={k: change(v) for k, v in self.recipes.items()})

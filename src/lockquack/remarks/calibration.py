@@ -74,7 +74,7 @@ class StrongRecalibration(Remark):
     meaning = (
         "Predictions are stretched or squeezed by about three times or more, or moved by as much: "
         "the models are wrong about their own uncertainty, and the transform hides it. In "
-        "particular, it makes tails of what few outcomes are there."
+        "particular, its tails are made from the few outcomes that are there."
     )
     remedy = (
         "Find out why the models are so sure or so unsure: a missing covariate, dependent "

@@ -83,7 +83,8 @@ class WrongNormaliser(Remark):
     meaning = (
         "It may be off by more than a millionth of its size, or some of a model's mass was not "
         "found, usually because of draws with extreme parameters, such as a scale near zero, or "
-        "because that mass lies nearer to an edge of the outcomes than numbers can tell. "
+        "because that mass lies nearer to an edge of the support than floating-point numbers can "
+        "tell. "
         "Probabilities and quantiles may be wrong by as much."
     )
     remedy = (

@@ -86,7 +86,7 @@ class Divergences(Remark):
     meaning = (
         "The sampler could not follow the posterior at these draws (`diverging` among the "
         "`sample_stats`). Its draws may miss a part of the posterior, and nothing that is computed "
-        "of them, Monte Carlo errors included, can tell how much that changes."
+        "from them, Monte Carlo errors included, can tell how much that changes."
     )
     remedy = (
         "Sample again: a larger `target_accept` (`adapt_delta`), other parameters, such as "
@@ -105,8 +105,8 @@ class Divergences(Remark):
     def _message(self) -> str:
         each = ", ".join(f"{name!r} at {count} of {of} draws" for name, count, of in self.models)
         return (
-            f"The sampler of {each} noted divergences: these draws may miss a part of the "
-            "posterior, and the scores of the model with it."
+            f"The sampler noted divergences, {each}: its draws may miss a part of the posterior, "
+            "and the scores then miss it too."
         )
 
 

@@ -49,7 +49,7 @@ class OutcomesUnknown(Remark):
     meaning = (
         "The container has log likelihoods, but not the outcomes (no `observed_data`). So it "
         "cannot be seen whether all models are of the same outcomes, in the same units: densities "
-        "of y and of log y cannot be compared, and add up all the same."
+        "of y and of log y must not be compared, and the numbers would not show that they were."
     )
     remedy = (
         "Give the outcomes: `lq.from_datatree(idata, y=y)`, with `transform='log'` for a model of "

@@ -14,6 +14,15 @@ _EVALUABLE = advice(
 )
 
 
+def _number(at_most: float) -> str:
+    return "any number" if at_most == float("inf") else f"{at_most:.1f}"
+
+
+def _left_out(models: tuple[str, ...]) -> str:
+    """Name the models that were left out, if there are any."""
+    return f" Left out: {listed(models)}." if models else ""
+
+
 @dataclass(frozen=True)
 class MisledScore(Remark):
     """A pool that the score prefers and that predicts worse than one model alone."""
@@ -44,11 +53,10 @@ class MisledScore(Remark):
     left_out: tuple[str, ...]
 
     def _message(self) -> str:
-        left_out = f" Left out: {listed(self.left_out)}." if self.left_out else ""
         return Text(
             f"The {self.rule} score was misled: it prefers a pool whose log score is at most "
             f"{self.at_most:.1f}, where model {self.model!r} alone has {self.alone:.1f}. That pool "
-            f"was rejected.{left_out} Use ",
+            f"was rejected.{_left_out(self.left_out)} Use ",
             LOG_SCORE,
             " or ",
             STACKING,
@@ -118,11 +126,54 @@ class LogScoreUnknown(Remark):
     alone: float
 
     def _message(self) -> str:
-        most = "any number" if self.at_most == float("inf") else f"{self.at_most:.1f}"
         return Text(
             "It is not known whether this pool predicts better than one model: its log score lies "
-            f"between {self.at_least:.1f} and {most}, that of model {self.model!r} alone is "
-            f"{self.alone:.1f}. To know it, give ",
+            f"between {self.at_least:.1f} and {_number(self.at_most)}, that of model "
+            f"{self.model!r} alone is {self.alone:.1f}. To know it, give ",
+            _EVALUABLE,
+            ".",
+        )
+
+
+@dataclass(frozen=True)
+class UncertainPool(Remark):
+    """A pool that was given up because nobody can know whether it predicts better than a model."""
+
+    code = "uncertain-pool"
+    category = BlindScoreWarning
+    title = "A pool of which too little is known"
+    meaning = (
+        "The models are known at the observed outcomes only, so the pool was fitted by a score "
+        "that does not see the normaliser. The log score of the pool that this score prefers is "
+        "known within bounds only, and it may be below that of one of its models. Pools of that "
+        "kind usually are: the score rewards phases that take density away between the "
+        "observations. So it was given up. The weights are those of the best pool that is certain "
+        "to predict no worse than the best model alone, if necessary without the models that are "
+        "named as left out. From densities at the outcomes alone no pool of any kind is certain "
+        "to have a higher log score than the best mixture, which `lq.stack` finds."
+    )
+    remedy = (
+        "Make the models with `from_family` or an adapter: then the log score of pools is "
+        "computed, and the weights are fitted by it. Or use `lq.stack`, whose log score is known, "
+        "or `lq.lock`. `rule='hyvarinen'` keeps the pool that the score prefers."
+    )
+    example = ("Hyvärinen", -227.1, -7.7, "right", -128.7, ("wide",))
+
+    rule: str
+    at_least: float
+    at_most: float
+    model: str
+    alone: float
+    left_out: tuple[str, ...]
+
+    def _message(self) -> str:
+        return Text(
+            f"The {self.rule} score prefers a pool whose log score is only known to lie between "
+            f"{self.at_least:.1f} and {_number(self.at_most)}, where model {self.model!r} alone "
+            f"has {self.alone:.1f}. It was given up for one that is certain to be no worse than "
+            f"that.{_left_out(self.left_out)} Use ",
+            STACKING,
+            ", or give ",
             _EVALUABLE,
             ".",
         )

@@ -126,3 +126,155 @@ class CoarseOutcomes(Remark):
             f"where their standard deviation is {self.spread:.2g}: subtract a constant from "
             "outcomes and locations."
         )
+
+
+@dataclass(frozen=True)
+class RoundedOutcomes(Remark):
+    """Rounded outcomes, and models that are narrower than the rounding."""
+
+    code = "rounded-outcomes"
+    category = LikelihoodWarning
+    title = "Models narrower than the rounding of the outcomes"
+    meaning = (
+        "Most outcomes occur more than once: they are rounded. These models have a density times "
+        "rounding unit above one there, more than all the probability that there is, and the log "
+        "score grows without limit as they get narrower. It does not say how well they predict."
+    )
+    remedy = (
+        "Score probabilities of the rounded outcomes, with a discrete or interval-censored "
+        "likelihood, or leave models out that are sharper than the measurement."
+    )
+    example = (("spiky",), 0.5, 0.8)
+
+    models: tuple[str, ...]
+    #: Distance of neighbouring outcomes.
+    unit: float
+    #: Of the observations, at which the worst of them has such a density.
+    share: float
+
+    def _message(self) -> str:
+        return (
+            f"The outcomes are rounded to about {self.unit:.3g}, and {listed(self.models)} is "
+            f"narrower than that at {100 * self.share:.0f} % of them. The log score rewards that "
+            "without limit."
+        )
+
+
+@dataclass(frozen=True)
+class CodedOutcome(Remark):
+    """A value far from all others that occurs several times, as a code for missing ones does."""
+
+    code = "coded-outcome"
+    category = LikelihoodWarning
+    title = "An outcome that looks like a code"
+    meaning = (
+        "The smallest or the largest outcome occurs several times and is far away from all "
+        "others, as −99 or 9999 for a missing value. Scores and weights take it for an outcome."
+    )
+    remedy = "Leave these observations out of all models. If the value is right, nothing is wrong."
+    example = (-999.0, 3, 100, 180.0)
+
+    value: float
+    count: int
+    n_obs: int
+    #: Distance to the others, in units of their range.
+    distance: float
+
+    def _message(self) -> str:
+        return (
+            f"The outcome {self.value:g} occurs {self.count} times among {self.n_obs} and lies "
+            f"{self.distance:.0f} times the range of all others away from them. Is it a code for a "
+            "missing value? Scores and weights take it for an outcome."
+        )
+
+
+@dataclass(frozen=True)
+class CopiedObservations(Remark):
+    """Observations that occur several times."""
+
+    code = "copied-observations"
+    category = LikelihoodWarning
+    title = "Observations that look like copies"
+    meaning = (
+        "Many observations have the same outcome and the same predictions as others, more than "
+        "rounding explains. If rows were copied, as by joining tables or pasting them twice, all "
+        "standard errors, intervals and verdicts are too sure: they count each copy as new."
+    )
+    remedy = (
+        "Remove the copies, or give each row once, with case weights if it stands for several. If "
+        "people gave round numbers, the rows are what they are, and densities suit them badly."
+    )
+    example = (200, 100)
+
+    n_obs: int
+    distinct: int
+
+    def _message(self) -> str:
+        return (
+            f"There are only {self.distinct} different outcomes among {self.n_obs}, with the same "
+            "predictions wherever they are the same, which rounding does not explain. If rows were "
+            "copied, all standard errors and verdicts are too sure."
+        )
+
+
+@dataclass(frozen=True)
+class TooMuchMass(Remark):
+    """Log densities that integrate to more than one."""
+
+    code = "too-much-mass"
+    category = LikelihoodWarning
+    title = "Densities with too much mass"
+    meaning = (
+        "The log densities are a smooth function of the outcome alone. Integrated between the "
+        "observed outcomes, the density has more than one probability. So it is not one of this "
+        "outcome: perhaps one of log y or of y in other units, without the derivative of the "
+        "change of variable, a logarithm to base 10, or without its normalising constant."
+    )
+    remedy = (
+        "Add log |dt/dy| where the model is of t(y), or make it with `from_family(..., "
+        "transform=...)`, which does so. Give natural logarithms of whole densities. A constant "
+        "that all models lack changes nothing."
+    )
+    example = (("log y",), 1.9)
+
+    models: tuple[str, ...]
+    mass: float
+
+    def _message(self) -> str:
+        return (
+            f"The densities of {listed(self.models)} have a probability of {self.mass:.3g} between "
+            "the outcomes, more than 1: are they of log y, or of y in other units? Scores and "
+            "weights take them for densities of the outcome."
+        )
+
+
+@dataclass(frozen=True)
+class InconsistentDerivatives(Remark):
+    """Curvatures that are not the derivatives of the gradients."""
+
+    code = "inconsistent-derivatives"
+    category = LikelihoodWarning
+    title = "Curvatures that do not belong to the gradients"
+    meaning = (
+        "Gradients and curvatures are smooth functions of the outcome alone, and the gradients do "
+        "not change as the curvatures say. So they are not the derivatives of one log density in "
+        "this outcome: perhaps in log y or in y in other units, or the curvature is that of the "
+        "density, f''/f, in place of its logarithm."
+    )
+    remedy = (
+        "Give the first and the second derivative of the log density in y. Where the model is of "
+        "t(y), use `from_family(..., transform=...)`, or bring the derivatives to y."
+    )
+    example = (("stan",), 0.9)
+
+    models: tuple[str, ...]
+    #: Of the changes of the gradients, what the curvatures do not explain.
+    share: float
+
+    def _message(self) -> str:
+        return (
+            f"The gradients of {listed(self.models)} do not change from outcome to outcome as the "
+            f"curvatures say, by {100 * self.share:.0f} % of the change. Are they derivatives in "
+            "log y or in other units, or of the density in place of its logarithm? H takes them as "
+            "they are."
+        )

@@ -76,7 +76,7 @@ class FewObservations(Remark):
     meaning = (
         "So few observations do not tell how much weights and scores would differ with other data. "
         "In simulations, 90 % intervals contained the right weight in one of three cases with two "
-        "observations, and in fewer than three of four with less than ten. So standard errors and "
+        "observations, and in fewer than three of four with fewer than ten. So standard errors and "
         "intervals are left blank; `fit.bootstrap()` draws weights all the same."
     )
     remedy = "Take equal weights (`lq.equal`), or more observations."
