@@ -55,6 +55,7 @@ class DataSet:
 
 #: Between a number and its error: they stay on one line.
 PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+OF = "\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}"
 
 
 def collect(results: dict[str, Any]) -> list[DataSet]:
@@ -112,7 +113,7 @@ def by_kind(sets: Sequence[DataSet], methods: Iterable[str]) -> str:
         for kind in MODELS:
             apart = [e.ahead(method) for e in sets if e.entry.kind == kind]
             means = [pair[0] for pair in apart if pair is not None]
-            ahead = f" ({sum(m > 0 for m in means)} of {len(means)})" if means else ""
+            ahead = f" ({sum(m > 0 for m in means)}{OF}{len(means)})" if means else ""
             cells.append(over_data_sets(means) + ahead)
         rows.append([method, *cells])
     numbers = [f"{kind} ({sum(e.entry.kind == kind for e in sets)})" for kind in MODELS]
@@ -180,7 +181,7 @@ def _unfinished(sets: Sequence[DataSet]) -> str:
     """Name the data sets that are on the list and have no results yet."""
     done = {each.entry.name for each in sets}
     left = [entry.name for entry in ENTRIES if entry.name not in done]
-    return f"On the list, but not run yet: {', '.join(left)}." if left else ""
+    return f"On the list, but not run yet: {', '.join(left)}.\n\n" if left else ""
 
 
 def _said(sets: Sequence[DataSet], method: str) -> str:

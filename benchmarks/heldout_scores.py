@@ -2,7 +2,8 @@
 
 Predictive densities are averages over draws, at nodes that all models and pools share:
 Gauss-Legendre nodes in panels between quantiles of the models' predictions, one of whose ends is
-the outcome; for counts, all numbers from zero on.
+the outcome; for counts, all numbers from zero on, or, where predictions reach far, panels beyond
+the first thousand.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ LEVELS = np.array([0.0002, 0.002, 0.01, *np.linspace(0.03, 0.97, 24), 0.99, 0.99
 #: Panels beyond the outermost quantiles, in units of the distance of these.
 BEYOND = np.array([0.3, 1.0, 3.0, 10.0, 40.0])
 PER_PANEL = 5
+#: Counts up to which all are summed, and up to which they are beside panels.
+MOST, NEAR = 20_000, 1_000
 #: Observations at a time.
 CHUNK = 16
 
@@ -90,8 +93,7 @@ class Numbers:
         crps = np.square(cdf - (self.y >= y)).sum(axis=0)
         own = np.exp(at - log_norm)
         upper = np.take_along_axis(cdf, y[None].astype(int), axis=0)[0]
-        inside = np.minimum(upper, 0.95) - np.maximum(upper - own, 0.05)
-        return np.stack([at - log_norm, crps, np.clip(inside, 0.0, None) / own])
+        return np.stack([at - log_norm, crps, _share_inside(upper, own)])
 
 
 @dataclass(frozen=True)
@@ -111,25 +113,84 @@ class Panels:
         left, width = self.ends[:-1, None], np.diff(self.ends, axis=0)[:, None]
         return (left + width * _NODES[:, None]).reshape(self.shape)
 
+    def integrals(self, q: Array) -> tuple[Array, Array]:
+        """Integrals over each panel, (panels, n), and from its start up to each of its nodes."""
+        width = np.diff(self.ends, axis=0)
+        q = q.reshape(len(width), PER_PANEL, -1)
+        whole = width * np.einsum("j,pjn->pn", _WEIGHTS, q)
+        return whole, width[:, None] * np.einsum("ij,pjn->pin", _UP_TO, q)
+
     def score(self, logq: Array, at: Array, y: Array) -> Array:
         """Score an unnormalised pool."""
-        width = np.diff(self.ends, axis=0)
         top = logq.max(axis=0)
-        q = np.exp(logq - top).reshape(len(width), PER_PANEL, -1)
-        mass = width * np.einsum("j,pjn->pn", _WEIGHTS, q)
+        mass, within = self.integrals(np.exp(logq - top))
         norm = mass.sum(axis=0)
         before = np.concatenate([np.zeros((1, mass.shape[1])), mass.cumsum(axis=0)]) / norm
-        cdf = before[:-1, None] + width[:, None] * np.einsum("ij,pjn->pin", _UP_TO, q) / norm
+        cdf = before[:-1, None] + within / norm
         above = self.ends[:-1] >= y
-        errors = np.square(cdf - above[:, None])
-        crps = (width * np.einsum("j,pjn->pn", _WEIGHTS, errors)).sum(axis=0)
+        crps = self.integrals(np.square(cdf - above[:, None]))[0].sum(axis=0)
         pit = np.where(above, 0.0, mass / norm).sum(axis=0)
         return np.stack([at - top - np.log(norm), crps, (pit >= 0.05) & (pit <= 0.95)])
 
 
-def _numbers(sample: Array, y: Array) -> Numbers:
+@dataclass(frozen=True)
+class FarNumbers:
+    """Counts up to some number, and panels beyond, where sums over counts are integrals.
+
+    By Euler and Maclaurin, the sum of a smooth function over whole numbers is its integral from
+    half a number before the first on, up to a 24th of its slope there.
+    """
+
+    panels: Panels  # from NEAR + 1/2 on
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Counts and nodes, by observations."""
+        nodes, n = self.panels.shape
+        return NEAR + 1 + nodes, n
+
+    @property
+    def y(self) -> Array:
+        """The counts, then the nodes, (counts + nodes, n)."""
+        nodes = self.panels.y
+        near = np.arange(NEAR + 1.0)[:, None] * np.ones(nodes.shape[1])
+        return np.concatenate([near, nodes])
+
+    def score(self, logq: Array, at: Array, y: Array) -> Array:
+        """Score an unnormalised pool."""
+        top = logq.max(axis=0)
+        near, far = np.split(np.exp(logq - top), [NEAR + 1])
+        mass, within = self.panels.integrals(far)
+        norm = near.sum(axis=0) + mass.sum(axis=0)
+        cdf, beyond = np.cumsum(near, axis=0) / norm, within / norm
+        below = np.concatenate([cdf[-1:], cdf[-1] + mass.cumsum(axis=0)[:-1] / norm])
+        above = self.panels.ends[:-1] >= y
+        errors = np.square(cdf - (np.arange(NEAR + 1.0)[:, None] >= y))
+        # The integrand belongs half a number further to the right than the panels begin.
+        crps = errors.sum(axis=0) - 0.5 * errors[-1]
+        crps += self.panels.integrals(np.square(below[:, None] + beyond - above[:, None]))[0].sum(0)
+        own = np.exp(at - top) / norm
+        at_count = np.minimum(y, NEAR).astype(int)[None]
+        upper = np.take_along_axis(cdf, at_count, axis=0)[0]
+        middle = upper + np.where(above, 0.0, mass / norm).sum(axis=0)
+        upper = np.where(y > NEAR, middle + 0.5 * own, upper)
+        return np.stack([at - top - np.log(norm), crps, _share_inside(upper, own)])
+
+
+def _share_inside(upper: Array, own: Array) -> Array:
+    """Share of the step that a distribution function makes at a count between 5 and 95 %."""
+    inside = np.minimum(upper, 0.95) - np.maximum(upper - own, 0.05)
+    # A step that is too small to be seen is inside or not.
+    seen = own > 1e-12
+    share = np.clip(inside, 0.0, None) / np.where(seen, own, 1.0)
+    return np.where(seen, share, (upper >= 0.05) & (upper <= 0.95))
+
+
+def _numbers(sample: Array, y: Array) -> Numbers | FarNumbers:
     most = int(max(np.quantile(sample, 0.9999), y.max())) + 20
-    return Numbers(np.arange(most + 1.0)[:, None], (most + 1, len(y)))
+    if most <= MOST:
+        return Numbers(np.arange(most + 1.0)[:, None], (most + 1, len(y)))
+    return FarNumbers(Panels(np.maximum(_panels(sample, y).ends, NEAR + 0.5)))
 
 
 def _panels(sample: Array, y: Array) -> Panels:

@@ -20,6 +20,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
@@ -90,7 +91,11 @@ def check(page: Path) -> list[str]:
     why = recorded.whats_stale(page)
     if why:
         return [why]
-    old, new = Recording.read(page), run(page)
+    old = Recording.read(page)
+    try:
+        new = run(page)
+    except CellExecutionError as error:  # the other pages are still of interest
+        return [f"{page.name} ends with an error:\n{error}"]
     assert old is not None, "or it would be stale"
     pairs = enumerate(zip(old.outputs, new.outputs, strict=True), start=1)
     compared = (
@@ -118,7 +123,8 @@ def main() -> int:
         else:
             run(page).write(page)
         print(f"{page.relative_to(ROOT)}: {time.perf_counter() - began:.0f} s", flush=True)
-    print("\n\n".join(wrong))
+    if wrong:
+        print("\n\n".join(wrong))
     return bool(wrong)
 
 
