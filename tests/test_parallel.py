@@ -28,7 +28,8 @@ from lockquack.models.source import Source
 from lockquack.parallel import mapping as parallel
 from lockquack.parallel.cluster import active_client, cluster, compute_in_order
 from lockquack.parallel.mapping import map_observations
-from lockquack.parallel.threads import in_dask_worker, n_threads
+from lockquack.parallel.threads import in_dask_worker, linear_algebra, n_threads
+from lockquack.solvers.multistart import multistart
 from tests.helpers import lock
 
 # Workers cannot import the tests.
@@ -121,6 +122,23 @@ class Mortal(Source):
 
 
 # Where work is done
+
+
+def blas_threads():
+    return [each["num_threads"] for each in linear_algebra().select(user_api="blas").info()]
+
+
+def test_searches_do_not_wake_the_threads_of_linear_algebra():
+    seen = []
+
+    def bowl(z):
+        seen.extend(blas_threads())
+        return float(z @ z), 2 * z
+
+    with linear_algebra().limit(limits=2, user_api="blas"):
+        multistart(bowl, np.eye(3), scale=1.0)
+        assert set(blas_threads()) == {2}
+    assert set(seen) == {1}
 
 
 def test_groups_are_worked_on_in_order_wherever(client, data, monkeypatch):

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from lockquack.errors import ClusterError, LockquackError, ParameterError
-from lockquack.parallel.threads import ask_dask, in_dask_worker, linear_algebra, n_threads
+from lockquack.parallel.threads import ask_dask, in_dask_worker, n_threads, small_products
 
 #: Seconds after which workers are looked at while a result is waited for, and how often in a row
 #: all of them must be paused then.
@@ -37,7 +37,7 @@ def compute_in_order(parts: Iterable[Any]) -> Iterator[Any]:
     """
     client = active_client()
     if client is None:
-        with linear_algebra().limit(limits=1, user_api="blas"):
+        with small_products():
             yield from _compute_here(list(parts))
         return
     yield from results_in_order(client, client.compute(list(parts)))

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,17 +54,26 @@ def thread_map(
 
     Numpy releases the interpreter while it computes, so threads are enough. What is done to an
     item does not depend on their number, and neither do results that are summed in this order.
-    Matrix products stay on the thread that asks for them: they are too small to be shared out.
     """
     threads = n_threads() if threads is None else threads
     items = list(items)
     reuse_memory()
-    with linear_algebra().limit(limits=1, user_api="blas"):
+    with small_products():
         if threads == 1 or len(items) < 2:
             yield from map(function, items)
             return
         with ThreadPoolExecutor(min(threads, len(items))) as pool:
             yield from pool.map(function, items)
+
+
+@contextmanager
+def small_products() -> Iterator[None]:
+    """Keep matrix products on the thread that asks for them: they are too small to be shared out.
+
+    Otherwise a library of linear algebra wakes its threads for each, and they spin until the next.
+    """
+    with linear_algebra().limit(limits=1, user_api="blas"):
+        yield
 
 
 @cache

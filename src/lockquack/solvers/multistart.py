@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
+from lockquack.parallel.threads import small_products
 from lockquack.solvers.base import Array, Solution
 from lockquack.solvers.smooth import Curvature, Point, SmoothFunction, ValueAndGradient
 
@@ -90,6 +91,7 @@ class MultistartSolution(Solution):
     rivals: tuple[MultistartSolution, ...] = field(default=(), kw_only=True)
 
 
+@small_products()
 def multistart(
     objective: ValueAndGradient,
     starts: ArrayLike,
@@ -172,6 +174,7 @@ def multistart(
     return replace(among_all(best), rivals=tuple(map(among_all, rivals)))
 
 
+@small_products()
 def newton(
     objective: ValueAndGradient,
     start: ArrayLike,
@@ -318,6 +321,7 @@ def _search(
     return (end if end.value <= first.value else first), int(result.nit)
 
 
+@small_products()
 def downhill(
     objective: ValueAndGradient,
     start: Array,
@@ -397,6 +401,7 @@ def _go_on(problem: SmoothFunction, point: Point, curvature: Curvature, tol: flo
     return point
 
 
+@small_products()
 def near(
     objective: ValueAndGradient, start: Array, hessian: Array, *, scale: float, tol: float = 1e-8
 ) -> Array | None:
