@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 from scipy.special import logsumexp
 
 import lockquack as lq
@@ -79,6 +79,27 @@ def test_what_is_not_smooth_goes_to_panels(logpdf):
     enough, _ = lay_one(stats.norm.logpdf)
     known = replace(enough, log_components=components(enough._places()[0], None))
     assert isinstance(known.refined(components, first), Grid)
+
+
+def test_a_pool_that_bends_more_than_its_components_is_refined_without_evaluating_them():
+    def components(y, rows):
+        return np.stack([stats.norm.logpdf(y, -0.3), stats.norm.logpdf(y, 0.4, 1.2)])
+
+    def nobody(y, rows):
+        raise AssertionError("what is known between the nodes is evaluated again")
+
+    modes = np.stack([MULTIPLES - 0.3, 0.4 + 1.2 * MULTIPLES])[:, :, None]
+    line = Line(np.sort(modes.ravel())[None], WHOLE)
+    laid = Spaced.lay(components, line, modes, [first], heavy=False)
+    pool = Pool(Hoelder(8.0), np.array([0.5, 0.5]), 2)
+    fine = laid.refined(nobody, pool)
+    assert fine.log_components.shape[1] > laid.log_components.shape[1]
+
+    def density(y):
+        return np.exp(pool(components(np.array([[y]]), None), np.arange(1)).item())
+
+    exact, _ = integrate.quad(density, -12, 12, points=[0.0], epsabs=1e-13, epsrel=1e-13, limit=500)
+    assert fine.integrate(pool).log_value.item() == pytest.approx(np.log(exact), abs=1e-8)
 
 
 def test_a_spike_between_nodes_is_mass_that_is_missing():

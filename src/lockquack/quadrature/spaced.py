@@ -122,7 +122,9 @@ class Spaced:
         """Halve the spacing until the integrals of all pools have this relative error.
 
         Where that does not come about, lay panels. Halving squares the error of a smooth density,
-        so where that would not be enough, it is not tried.
+        so where that would not be enough, it is not tried. A pool can bend where its components
+        do not, such as the larger of two densities; these are then known between the nodes, and
+        need not be evaluated there.
         """
         nodes = self
         for left in range(_MAX_HALVINGS, -1, -1):
@@ -131,7 +133,8 @@ class Spaced:
                 return nodes
             if not error <= tolerance ** (0.5**left):  # NaN too
                 break
-            nodes = nodes.halved(components)
+            known = all(map(nodes.is_smooth, pools))
+            nodes = nodes.halved(nodes.interpolate if known else components)
         return Grid.lay(components, self.line).refined(components, *pools, tolerance=tolerance)
 
     def nodes(self) -> Nodes:
