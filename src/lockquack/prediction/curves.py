@@ -85,14 +85,28 @@ def _curves(
         ends.append((observed, observed))
     low, high = np.min([a for a, _ in ends], axis=0), np.max([b for _, b in ends], axis=0)
     y = _whole(low, high) if first.discrete else np.linspace(low, high, _POINTS)
-    members = predictive_densities(first.models, first.group.obs, loo=first.loo)
-    logp = components(members)(y, rows)
+    logp = _log_components(list(each.values()), y, rows)
     densities = {name: np.exp(_log_density(of, logp, y, rows)) for name, of in each.items()}
     known = [~np.isnan(column) for column in y.T]
     return [
         Curve(y[some, i], {name: of[some, i] for name, of in densities.items()}, first.discrete)
         for i, some in enumerate(known)
     ]
+
+
+def _log_components(each: Sequence[GroupDistribution], y: Array, rows: Rows) -> Array:
+    """Log densities of the models at outcomes (point, row), (K, point, row).
+
+    Interpolated between the nodes that all the pools share, where that is as good.
+    """
+    first = each[0]
+    evaluate = components(predictive_densities(first.models, first.group.obs, loo=first.loo))
+    nodes = first.group.smooth(evaluate, *(of.pool for of in each))
+    if nodes is not None:
+        low, high = (end[rows] for end in nodes.ends())
+        if ((low <= y) & (y <= high)).all():
+            return nodes.interpolate(y, rows)
+    return evaluate(y, rows)
 
 
 def _log_density(of: GroupDistribution, logp: Array, y: Array, rows: Rows) -> Array:

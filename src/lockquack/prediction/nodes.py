@@ -83,9 +83,25 @@ class NodeGroup:
             return nodes
         if not nodes.can_be_halved():
             return None
-        halved = self.between.halved or nodes.halved(evaluate)
+        halved = self.halved or nodes.halved(evaluate)
         self.between.halved = halved
         return halved if all(map(halved.is_smooth, pools)) else None
+
+    @property
+    def halved(self) -> Spaced | None:
+        """Nodes at half the distance, where these are known already."""
+        known, nodes = self.between.halved, self.grid
+        finer = isinstance(nodes, Spaced) and known is not None and known.n_nodes > nodes.n_nodes
+        return known if finer else None
+
+    def refined(self, evaluate: Components, pool: Integrand) -> NodeGroup:
+        """Return a group with nodes that resolve a pool."""
+        laid = self.grid
+        assert laid is not None, "continuous outcomes have a grid"
+        grid = (self.halved or laid).refined(evaluate, pool)
+        if isinstance(laid, Spaced) and isinstance(grid, Spaced) and grid.is_half_of(laid):
+            self.between.halved = grid
+        return replace(self, grid=grid, nodes=grid.nodes())
 
 
 def counted_from(first: slice, obs: slice) -> slice:
@@ -198,8 +214,7 @@ def _refine(
         return _more_outcomes(
             part, lambda: predictive_densities(models, obs, loo=loo), support, pool
         )
-    grid = part.grid.refined(components(predictive_densities(models, obs, loo=loo)), pool)
-    return replace(part, grid=grid, nodes=grid.nodes())
+    return part.refined(components(predictive_densities(models, obs, loo=loo)), pool)
 
 
 def general_pools(K: int) -> list[Pooling]:

@@ -107,6 +107,11 @@ class Spaced:
         return self.step.size
 
     @property
+    def n_nodes(self) -> int:
+        """Number of nodes of each row."""
+        return self.log_components.shape[1]
+
+    @property
     def is_light(self) -> bool:
         """Whether outcomes beyond the nodes are too few to matter for moments too."""
         return not self.heavy and self.line.scale is None
@@ -143,7 +148,7 @@ class Spaced:
 
     def can_be_halved(self) -> bool:
         """Whether halving the spacing takes no more nodes than panels would."""
-        return self.log_components.shape[1] <= _FEW
+        return self.n_nodes <= _FEW
 
     def moments(self, pool: Integrand) -> tuple[Array, Array, Array]:
         """Mean and variance of a pool, and the relative error of the latter at most, (row,)."""
@@ -164,11 +169,11 @@ class Spaced:
         Every second node is predicted from the others.
         """
         every = replace(self, step=2 * self.step, log_components=self.log_components[:, ::2])
-        if every.log_components.shape[1] < _NEAREST:
+        if every.n_nodes < _NEAREST:
             return False
         rows = np.arange(self.n_rows)
-        odd = slice(1, 2 * every.log_components.shape[1] - 2, 2)
-        between = np.arange(0.5, every.log_components.shape[1] - 1)[:, None] * np.ones(self.n_rows)
+        odd = slice(1, 2 * every.n_nodes - 2, 2)
+        between = np.arange(0.5, every.n_nodes - 1)[:, None] * np.ones(self.n_rows)
         share, _ = self._shares([pool])
         with np.errstate(invalid="ignore"):  # of two densities of zero nothing is known
             wrong = np.abs(every._at(between, rows) - self.log_components[:, odd]).max(axis=0)
@@ -192,7 +197,7 @@ class Spaced:
 
     def panel_line(self) -> Line:
         """Return break points between which panels resolve what these nodes do."""
-        count = self.log_components.shape[1]
+        count = self.n_nodes
         at = np.unique(np.append(np.arange(0, count - 1, _STRIDE), count - 1))
         x = self.start[:, None] + self.step[:, None] * at
         breaks = self.middle[:, None] + self.spread[:, None] * _bend(x, self.heavy)[0]
@@ -200,7 +205,7 @@ class Spaced:
 
     def _places(self) -> tuple[Array, Array]:
         """Outcomes at the nodes and logs of what they stand for, (node, row)."""
-        count = self.log_components.shape[1]
+        count = self.n_nodes
         x = self.start + self.step * np.arange(count)[:, None]
         bent, log_slope = _bend(x, self.heavy)
         y, log_stretch = self.line.outcomes(self.middle + self.spread * bent)
@@ -211,9 +216,13 @@ class Spaced:
         y, _ = empty._places()
         return replace(self, log_components=components(y, np.arange(self.n_rows)))
 
+    def is_half_of(self, nodes: Spaced) -> bool:
+        """Whether these nodes are others at half their distance."""
+        return self.n_nodes == 2 * nodes.n_nodes - 1
+
     def halved(self, components: Components) -> Spaced:
         """Return nodes at half the distance."""
-        count = self.log_components.shape[1]
+        count = self.n_nodes
         between = replace(self, start=self.start + self.step / 2)._evaluated(components, count - 1)
         logs = np.empty((len(self.log_components), 2 * count - 1, self.n_rows))
         logs[:, ::2], logs[:, 1::2] = self.log_components, between.log_components
@@ -229,7 +238,7 @@ class Spaced:
             more = [share[:, end].max() > _NEGLIGIBLE for end in (0, -1)]
             if not any(more):
                 return nodes
-            count = nodes.log_components.shape[1]
+            count = nodes.n_nodes
             first = nodes.start - _EXTENSION * nodes.step
             places = (first, nodes.start + count * nodes.step)
             below, above = (
@@ -252,7 +261,7 @@ class Spaced:
 
     def _at(self, place: Array, rows: Rows) -> Array:
         """Components at places counted in nodes, (point, row) → (K, point, row)."""
-        count = self.log_components.shape[1]
+        count = self.n_nodes
         first = np.clip(np.floor(place) - (_NEAREST // 2 - 1), 0, count - _NEAREST)
         near = np.where(np.isnan(first), 0, first).astype(np.intp)
         weights = np.empty((_NEAREST, *place.shape))
