@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import lockquack as lq
 from lockquack.cli import main
-from lockquack.errors import OverwriteError
+from lockquack.errors import OverwriteError, ParetoWarning
 from lockquack.files import places
 from lockquack.testing import example_models
 
@@ -59,6 +60,38 @@ def test_a_folder_with_something_in_it_is_refused(fit, thesis, writer, name):
 
 
 @pytest.mark.parametrize("writer", ["fit.save", "model.save", "model.to_zarr"])
+@pytest.mark.parametrize("kind", ["text", "netcdf"])
+def test_a_file_of_somebody_else_is_refused(fit, tmp_path, writer, kind):
+    file = tmp_path / "notes.nc"
+    if kind == "text":
+        file.write_text("mine")
+    else:
+        xr.Dataset({"mu": ("draw", np.zeros(3))}).to_netcdf(file, engine="h5netcdf")
+    before = contents(tmp_path)
+    with pytest.raises(OverwriteError, match="lockquack did not write"):
+        WRITERS[writer](fit, file)
+    assert contents(tmp_path) == before
+
+
+def test_a_fit_replaces_a_fit_and_no_model_that_it_was_made_of(fit, tmp_path):
+    paths = {name: tmp_path / f"{name}.nc" for name in fit.models}
+    for name, path in paths.items():
+        fit.models[name].save(path)
+        fit.models[name].save(path)
+    before = contents(tmp_path)
+    with pytest.warns(ParetoWarning):
+        stacked = lq.equal(paths)
+    with pytest.raises(OverwriteError, match="holds something else, such as a model"):
+        stacked.save(paths["first"])
+    assert contents(tmp_path) == before
+    for _ in range(2):
+        stacked.save(tmp_path / "fit.nc")
+    assert lq.load(tmp_path / "fit.nc").label == "equal"
+    with pytest.raises(OverwriteError, match="holds something else"):
+        fit.models["first"].save(tmp_path / "fit.nc")
+
+
+@pytest.mark.parametrize("writer", ["fit.save", "model.save", "model.to_zarr"])
 def test_our_own_store_and_an_empty_folder_are_replaced(fit, tmp_path, writer):
     store = tmp_path / "store.zarr"
     store.mkdir()
@@ -83,8 +116,6 @@ def test_our_own_store_is_refused_once_it_holds_something_else(fit, tmp_path):
 
 
 def test_a_store_of_somebody_else_is_refused(fit, tmp_path):
-    import xarray as xr
-
     store = tmp_path / "posterior.zarr"
     xr.Dataset({"mu": ("draw", np.zeros(3))}).to_zarr(store, zarr_format=2)
     before = contents(store)
@@ -215,8 +246,6 @@ def test_a_device_is_written_to_and_stays(tmp_path):
 
 
 def test_a_store_to_which_something_was_added_is_refused(fit, tmp_path):
-    import xarray as xr
-
     store = tmp_path / "model.zarr"
     fit.models["first"].save(store)
     mine = xr.Dataset({"mu": ("draw", np.arange(3.0))})

@@ -20,12 +20,8 @@ import pandas as pd
 from lockquack.cli.files import find_sources
 from lockquack.cli.streams import printable
 from lockquack.cli.wording import shell_words
-from lockquack.files.places import (
-    require_different,
-    require_file_place,
-    require_place,
-    write_text,
-)
+from lockquack.files.formats import require_store_place
+from lockquack.files.places import require_different, require_file_place, write_text
 from lockquack.remarks import Remark, remark_of
 
 _WIDTH = 88
@@ -116,7 +112,7 @@ def require_writable(
     read = [file for source in find_sources(options.files) for file in source.paths]
     if options.y is not None:
         read += [Path(options.y), Path(options.y.rsplit(":", 1)[0])]
-    wanted = dict.fromkeys(files, require_file_place) | dict.fromkeys(stores, require_place)
+    wanted = dict.fromkeys(files, require_file_place) | dict.fromkeys(stores, require_store_place)
     require_different([*files, *stores])
     for path, require in wanted.items():
         if path is not None:

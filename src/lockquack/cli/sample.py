@@ -71,7 +71,8 @@ def _run(options: Namespace) -> int:
 
     if options.output.suffix not in (".nc", ".zarr", ".csv"):
         raise ParameterError(f"{options.output} must end in .nc, .zarr or .csv.")
-    require_writable(options, stores=[options.output])
+    is_csv = options.output.suffix == ".csv"
+    require_writable(options, **{"files" if is_csv else "stores": [options.output]})
     with cluster(options.cluster, options.workers), hear_warnings(options) as heard:
         models = read_models(options)
         chosen = choose_operator(models, options)
@@ -89,7 +90,7 @@ def _run(options: Namespace) -> int:
             random_seed=options.seed,
             progressbar=progressbar(options),
         )
-        if options.output.suffix == ".csv":
+        if is_csv:
             _write_csv(tree, options.output)
         else:
             write(tree, options.output)

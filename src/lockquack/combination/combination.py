@@ -259,8 +259,8 @@ class Combination(Fitted):
         Parameters
         ----------
         path
-            Where to write. A file that is there is replaced, and so is a store that lockquack
-            wrote; any other folder that is not empty is refused.
+            Where to write. A file or Zarr store that lockquack wrote is replaced, and so is an
+            empty one; any other is refused.
 
         Examples
         --------

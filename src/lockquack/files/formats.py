@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 
 import xarray as xr
 
-from lockquack.errors import FileError, LockquackError, in_brief, naming
-from lockquack.files.places import written_whole
+from lockquack.errors import FileError, LockquackError, OverwriteError, in_brief, naming
+from lockquack.files.places import AUTHOR, OWN, require_place, written_whole
 from lockquack.files.sizes import require_possible_size
 from lockquack.files.unfailing import unfailing
 from lockquack.parallel.cluster import active_client
@@ -93,10 +93,47 @@ def explaining(path: Path) -> Iterator[None]:
             ) from error
 
 
+def require_store_place(
+    path: str | Path, inputs: Iterable[str | Path] = (), kind: frozenset[str] | None = None
+) -> Path:
+    """Do as :func:`require_place`, and refuse to replace a file that lockquack did not write.
+
+    Where the ``kind`` of what will be written is known, a file of another kind is refused too: a
+    fit does not take the place of a model.
+    """
+    path = require_place(path, inputs)
+    if not path.is_file() or not path.stat().st_size:
+        return path
+    found = _own_kind(path)
+    if found is None:
+        what = "is a file that lockquack did not write"
+    elif kind is not None and found != kind:
+        what = "is a file of lockquack's that holds something else, such as a model"
+    else:
+        return path
+    raise OverwriteError(f"{path} {what}. Give another path, or remove the file yourself.")
+
+
+def _own_kind(path: Path) -> frozenset[str] | None:
+    """Return of which kind a file is that lockquack wrote; None: it did not."""
+    try:
+        with xr.open_dataset(path, **_reader(path, flat=True)) as opened:
+            return _kind(opened.attrs) if opened.attrs.get(AUTHOR) == OWN else None
+    except Exception:  # a file of any kind, whatever a library makes of it
+        return None
+
+
+def _kind(attrs: Mapping[Any, Any]) -> frozenset[str]:
+    """Return what tells files of different kinds apart: none of it is in a model's."""
+    return frozenset(str(key) for key in attrs if str(key).startswith("lockquack_"))
+
+
 def write(data: xr.Dataset | xr.DataTree, path: str | Path, *, zarr: bool = False) -> None:
     """Write to NetCDF, or to Zarr if the path ends in ``.zarr`` or it is asked for."""
-    path = Path(path)
+    path = require_store_place(path, kind=_kind(data.attrs))
     engine = _engine(path, flat=isinstance(data, xr.Dataset), zarr=zarr)
+    data = data.copy(deep=False)
+    data.attrs[AUTHOR] = OWN
     with written_whole(path) as unfinished:
         if engine == "zarr":
             import numcodecs
@@ -181,7 +218,7 @@ def _encoding(data: xr.Dataset | xr.DataTree, numbers: Mapping[str, Any]) -> dic
 def zarr_store(path: str | Path) -> Iterator[Path]:
     """Yield where to write a Zarr store that takes the place of another once it is whole."""
     _installed("zarr", "zarr", Path(path))
-    with written_whole(path) as unfinished:
+    with written_whole(require_store_place(path)) as unfinished:
         yield unfinished
 
 

@@ -3,7 +3,7 @@
 A result is written beside its place under a name of its own, and takes the place when it is whole:
 whoever reads there finds what was there before or what is there now. Folders are only replaced if
 nothing is lost by it: empty ones, and Zarr stores that this library wrote and that hold nothing
-else.
+else. So are files in place of which a fit or a model would go; see :mod:`.formats`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from pathlib import Path
 from lockquack.errors import OverwriteError
 
 #: Attributes by which a Zarr store is known as one that may be replaced, if it holds no more.
-_AUTHOR, _PARTS = "written_by", "written_parts"
+AUTHOR, _PARTS = "written_by", "written_parts"
+#: What the first of them says.
+OWN = "lockquack"
 _DESCRIPTIONS = (".zgroup", ".zarray", ".zattrs", ".zmetadata")
 _CHUNK = re.compile(r"\d+(\.\d+)*")
 #: Names of what a process has open, standard output among them.
@@ -171,7 +173,7 @@ def _strange(folder: Path) -> str | None:
     if not any(folder.iterdir()):
         return None
     about = _attributes(folder)
-    if about.get(_AUTHOR) != "lockquack":
+    if about.get(AUTHOR) != OWN:
         return "a Zarr store of somebody else's"
     written = about.get(_PARTS)
     added = set(_parts(folder)) - set(written if isinstance(written, list) else ())
@@ -181,7 +183,7 @@ def _strange(folder: Path) -> str | None:
 def _sign(store: Path) -> None:
     """Note in a store who wrote it, and which arrays and groups."""
     if (store / ".zgroup").is_file():
-        about = {**_attributes(store), _AUTHOR: "lockquack", _PARTS: _parts(store)}
+        about = {**_attributes(store), AUTHOR: OWN, _PARTS: _parts(store)}
         (store / ".zattrs").write_text(json.dumps(about, indent=4), encoding="utf-8")
 
 

@@ -14,8 +14,7 @@ from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import ParameterError
-from lockquack.files.formats import write
-from lockquack.files.places import require_place
+from lockquack.files.formats import require_store_place, write
 from lockquack.models import containers
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
@@ -304,8 +303,8 @@ class Model:
         Parameters
         ----------
         path
-            Where to write. A file that is there is replaced, and so is a store that lockquack
-            wrote; any other folder that is not empty is refused.
+            Where to write. A file or Zarr store that lockquack wrote is replaced, and so is an
+            empty one; any other is refused.
 
         Examples
         --------
@@ -318,7 +317,7 @@ class Model:
         ...     lq.from_datatree(f"{folder}/first.nc")
         <Model normal; chain: 4, draw: 250, obs_id: 40, components: 1>
         """
-        require_place(path)
+        require_store_place(path, kind=frozenset())
         if Path(path).suffix == ".zarr":
             self.to_zarr(path)
         else:
