@@ -264,3 +264,55 @@ def test_a_mixture_needs_no_rule_where_there_is_only_one(arrays, y):
     assert fit.rule == lq.CRPS()
     assert lq.equal(models).weights.values.tolist() == [0.5, 0.5]
     assert lq.combine(lq.example_models(), "selection").rule == lq.LogScore()
+
+
+@pytest.mark.parametrize("kind", ["normal", "poisson"])
+def test_a_prediction_that_is_known_exactly_is_not_one_random_outcome(rng, kind):
+    # A mean and a standard deviation are a single draw of the parameters.
+    y = rng.poisson(4.0, size=60) if kind == "poisson" else rng.normal(size=60)
+    exact = {
+        "normal": lambda: lq.from_family("normal", y=y, mu=np.zeros(60), sigma=1.0),
+        "poisson": lambda: lq.from_family("poisson", y=y, mu=np.full(60, 4.0)),
+    }[kind]()
+    drawn = rng.normal(3.0, 2.0, size=(2, 300, 60))
+    models = {"exact": exact, "drawn": lq.from_draws(drawn, y=y, held_out=True)}
+    fit = lq.combine(models, lq.Linear(), lq.CRPS())
+    alone = lq.combine({"exact": exact}, lq.Linear(), lq.CRPS())
+    score = fit.to_dataframe().loc["exact", "score"]
+    assert score == pytest.approx(alone.to_dataframe().loc["exact", "score"], rel=2e-3)
+    assert fit.metrics().loc["exact", "crps"] == pytest.approx(
+        alone.metrics().loc["exact", "crps"], rel=2e-3
+    )
+    # The mean of the mixture, too, is no random number.
+    mean = lq.equal(models).predict().mean().values
+    centre = 0.0 if kind == "normal" else 4.0
+    np.testing.assert_allclose(mean, (centre + drawn.mean(axis=(0, 1))) / 2, atol=0.15)
+
+
+def test_energy_scores_of_exact_predictions_are_those_of_many_draws(rng):
+    y = rng.normal(size=(40, 2))
+
+    def exact(mean, variance):
+        return lq.from_family("mv_normal", y=y, mu=np.full(2, mean), cov=variance * np.eye(2))
+
+    def drawn(mean, variance):
+        outcomes = mean + np.sqrt(variance) * rng.normal(size=(2, 400, 40, 2))
+        return lq.from_draws(outcomes, y=y, held_out=True)
+
+    tables = [
+        lq.combine({"a": of(0.0, 1.0), "b": of(0.5, 2.0)}, lq.Linear(), lq.EnergyScore())
+        for of in (exact, drawn)
+    ]
+    scores = [each.to_dataframe()["score"].to_numpy() for each in tables]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=0.03)
+
+
+def test_quantiles_and_outcomes_that_cannot_be_are_refused():
+    levels, y = [0.1, 0.5, 0.9], np.array([1.0, 2.0])
+    values = np.array([[-0.9, 1.0], [-0.5, 2.0], [2.0, 3.0]])
+    with pytest.raises(lq.errors.ParameterError, match="quantiles of 1 observation"):
+        lq.from_quantiles(levels, values, y=y, support=(0, np.inf))
+    with pytest.raises(lq.errors.ParameterError, match="outcomes of 1 observation"):
+        lq.from_quantiles(
+            levels, np.sort(np.abs(values), axis=0), y=y * [1.0, -1.0], support=(0, np.inf)
+        )

@@ -47,9 +47,13 @@ def test_averages_of_shifted_models_are_as_wide_as_these(y):
 
 def test_crps_is_the_pinball_loss_over_all_levels(y):
     average = lq.average_quantiles(normals(y, (-1.0, 1.0), (1.5, 1.4)))
-    drawn = average.predict().quantile(LEVELS).values
-    expected = pairs_of_numbers([drawn], [np.ones_like(drawn)], y)[0, 0]
-    np.testing.assert_allclose(average.predict().crps(), expected, rtol=1e-9)
+
+    def crps_at(levels):
+        drawn = average.predict().quantile(levels).values
+        return pairs_of_numbers([drawn], [np.ones_like(drawn)], y)[0, 0]
+
+    np.testing.assert_allclose(average.predict().crps(), crps_at(levels_of(1100)), rtol=1e-9)
+    expected = crps_at(LEVELS)  # at which it was fitted
     scores = average.pointwise.sel(model="[quantiles]")  # in units of the outcome's spread
     np.testing.assert_allclose(-scores * y.std(ddof=1), expected, rtol=1e-9)
     assert average.to_dataframe()["diff"].max() == 0.0
@@ -214,3 +218,15 @@ def test_vectors_have_no_quantiles():
     model = lq.from_draws(np.zeros((1, 9, 12, 2)), y=y, held_out=True)
     with pytest.raises(UnsupportedError, match="EnergyScore"):
         lq.average_quantiles({"a": model, "b": model})
+
+
+def test_averages_of_normal_quantiles_are_normal_far_out_too(rng):
+    y = rng.normal(size=20)
+    models = {
+        "a": lq.from_family("normal", y=y, mu=np.zeros(20), sigma=1.0),
+        "b": lq.from_family("normal", y=y, mu=np.ones(20), sigma=3.0),
+    }
+    levels = np.array([0.01, 0.05, 0.5, 0.95, 0.99])
+    found = lq.average_quantiles(models, [0.5, 0.5]).predict().quantile(levels)
+    exact = stats.norm(0.5, 2.0).ppf(levels)
+    np.testing.assert_allclose(found.values, np.repeat(exact[:, None], 20, axis=1), atol=0.05)

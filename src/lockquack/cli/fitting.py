@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from lockquack.cli.options import progressbar
+from lockquack.cli.options import DISTANCES, progressbar
 from lockquack.cli.output import say
 from lockquack.cli.sources import read_by
 from lockquack.combination.combination import Combination
@@ -29,6 +29,10 @@ def choose_operator(models: Mapping[str, Model], options: Namespace) -> str:
     if options.operator is not None:
         return ""
     options.operator = "locking"
+    evaluable = all(model.source.can.evaluate for model in models.values())
+    if options.rule in DISTANCES and not evaluable:
+        options.operator = "linear"
+        return f"the models are mixed, which is all that --rule {options.rule} needs draws for."
     if options.rule is not None or options.score_transform != AUTO:
         return ""
     if all(model.source.can.differentiate for model in models.values()):
@@ -40,7 +44,7 @@ def choose_operator(models: Mapping[str, Model], options: Namespace) -> str:
             "some files hold draws of outcomes only, so the models are mixed by "
             f"--rule {options.rule}, for which these are enough."
         )
-    if all(model.source.can.evaluate for model in models.values()):
+    if evaluable:
         options.rule = "log"
         return "these outcomes have no derivatives, so the models are locked by the log score."
     options.operator = "linear"

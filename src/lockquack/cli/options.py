@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from lockquack.cli.commands import near
 
@@ -31,6 +32,22 @@ variables of the file (posterior, constant_data) or columns of --y. Without the 
 variables are called like the parameters. NAME=FAMILY is for one model. A model whose likelihood is
 known can be locked, and its combination can be sampled and calibrated
 """
+
+
+class _Once(argparse.Action):
+    """An option whose second value would silently take the place of the first."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Set it, once."""
+        if getattr(namespace, self.dest, None) is not None:
+            parser.error(f"{option_string} can be given once; join names by commas: FILE:a,b")
+        setattr(namespace, self.dest, values)
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +138,7 @@ def add_by(parser: argparse._ActionsContainer) -> None:
     """Add the covariates that weights may depend on, and how."""
     parser.add_argument(
         "--by",
+        action=_Once,
         metavar="[FILE:]NAME[,NAME...]",
         help="let the weights depend on these columns of a CSV file (default: that of --y), "
         "numbers smoothly and anything else by groups, as much as cross-validation supports it",

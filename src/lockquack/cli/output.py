@@ -112,6 +112,8 @@ def require_writable(
     read = [file for source in find_sources(options.files) for file in source.paths]
     if options.y is not None:
         read += [Path(options.y), Path(options.y.rsplit(":", 1)[0])]
+    columns = [getattr(options, name, None) for name in ("by", "case_weights")]
+    read += [Path(each.rsplit(":", 1)[0]) for each in columns if each is not None and ":" in each]
     wanted = dict.fromkeys(files, require_file_place) | dict.fromkeys(stores, require_store_place)
     require_different([*files, *stores])
     for path, require in wanted.items():

@@ -213,13 +213,14 @@ class Combination(Fitted):
         if models is not None and (y is not None or data):
             raise ParameterError("Give models= of the new observations, or y and data; not both.")
         pool, keep = self._pool_elsewhere(by).without_unused()
-        own = self._require_models()
-        used = {name: own[name] for name, use in zip(self.names, keep, strict=True) if use}
+        names = [name for name, use in zip(self.names, keep, strict=True) if use]
         if models is None:
+            own = self._require_models()
+            used = {name: own[name] for name in names}
             number = pool.x.shape[1] if pool.varies else None
             moved = move_models(used, y, data, own, self.observations, number)
         else:
-            moved = require_new_models(models, used, self.names)
+            moved = require_new_models(models, names, self.names)
         observations = next(iter(moved.values())).observations
         if self.design is not None:
             read_new(self, by, observations)  # must fit together
@@ -434,7 +435,7 @@ class Combination(Fitted):
     def _require_models(self) -> Mapping[str, Model]:
         if self.models is None:
             raise UnsupportedError(
-                "A combination read from a file has no models; fit it again from the models to "
-                "evaluate or diagnose them."
+                "A combination read from a file has no models. Give them to predict, as models=, "
+                "or fit it again from the models to evaluate or diagnose them."
             )
         return self.models

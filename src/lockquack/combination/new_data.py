@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -42,7 +42,7 @@ def move_models(
 
 
 def require_new_models(
-    models: Mapping[str, Any], used: Mapping[str, Model], names: tuple[str, ...]
+    models: Mapping[str, Any], used: Sequence[str], names: tuple[str, ...]
 ) -> dict[str, Model]:
     """Check models that the user made for new observations; return those that have weight."""
     given = as_models(models)

@@ -19,7 +19,14 @@ from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.distribution import PooledDistribution, distribution_of
-from lockquack.prediction.draws import WeightedDraws, stored_outcomes
+from lockquack.prediction.draws import (
+    FEW_DRAWS,
+    MANY_OUTCOMES,
+    WeightedDraws,
+    generated,
+    outcomes_per_draw,
+    stored_outcomes,
+)
 from lockquack.prediction.members import components, predictive_densities
 from lockquack.prediction.nodes import NodeGroup, general_pools
 from lockquack.quadrature.curves import (
@@ -35,6 +42,10 @@ from lockquack.quadrature.pairs import Pairs, pairs_of_numbers, pairs_of_vectors
 
 #: Most draws of a model whose distances to all others are taken, for vector outcomes.
 _MOST_VECTORS = 1000
+
+#: How many times as many levels a prediction of averaged quantiles has as its fit: an odd number,
+#: so that those of the fit are among them.
+_FINER = 11
 
 
 def curves_of(
@@ -146,7 +157,7 @@ def average_of_quantiles(
     models: Mapping[str, Source], pool: Pool, *, loo: bool, random_seed: int
 ) -> WeightedDraws:
     """Average the models' quantiles at equal steps of probability, with the weights of a pool."""
-    quantiles, _ = quantiles_of(models, levels_of(COUNT), loo=loo, random_seed=random_seed)
+    quantiles, _ = quantiles_of(models, levels_of(_FINER * COUNT), loo=loo, random_seed=random_seed)
     weights = pool.weights.reshape(pool.K, 1, -1)  # (K, 1, 1 or n)
     return WeightedDraws.of((weights * quantiles).sum(axis=0))
 
@@ -182,19 +193,20 @@ def _distances(drawn: Sequence[_Drawn], y: Array, unit: Array) -> Array:
 
 
 def draw_from(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Generator) -> _Drawn:
-    """Take a model's stored outcomes, or draw one for each of its draws."""
-    n = obs.stop - obs.start
-    if model.outcome_draws is None and not model.can.draw:
+    """Take a model's stored outcomes, or draw one for each of its draws, or more if these are few.
+
+    Quantiles take the place of outcomes that cannot be drawn, and of those of few draws.
+    """
+    stored = model.outcome_draws is not None
+    if not stored and takes_quantiles(model):
         return _quantiles(model, obs, loo)
-    size = (model.n_samples, n, model.n_components)
-    if model.outcome_draws is None:
-        each = np.arange(model.n_draws)
-        drawn = [model.draw_outcomes(chain, each, obs, rng) for chain in range(model.n_chains)]
-        outcomes = np.stack(drawn).reshape(size)
-    else:
-        outcomes = stored_outcomes(name, model, obs).reshape(size).astype(np.float64)
+    repeats = 1 if stored else outcomes_per_draw(model)
+    found = stored_outcomes(name, model, obs) if stored else generated(model, obs, rng)
+    n = obs.stop - obs.start
+    outcomes = found.reshape(-1, n, model.n_components).astype(np.float64)
     logs, pareto_k = model.draw_weights(obs, loo=loo)
-    weights = np.ones(size[:2]) if logs is None else np.exp(logs).reshape(size[:2])
+    weights = np.ones((model.n_samples, n)) if logs is None else np.exp(logs).reshape(-1, n)
+    weights = np.repeat(weights, repeats, axis=0)
     # What corresponds to no outcome is as if it had not been drawn.
     missing = np.asarray(np.isnan(outcomes).any(axis=2))
     return _Drawn(
@@ -202,10 +214,17 @@ def draw_from(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Ge
     )
 
 
+def takes_quantiles(model: Source) -> bool:
+    """Whether quantiles of a density take the place of outcomes that nobody has drawn."""
+    few = model.n_samples < FEW_DRAWS and model.can.evaluate and model.n_components == 1
+    return few or not model.can.draw
+
+
 def _quantiles(model: Source, obs: slice, loo: bool) -> _Drawn:
-    """Take quantiles of a density from which outcomes cannot be drawn, at equal steps."""
+    """Take quantiles of a density at equal steps of probability."""
     found = alone(model, obs, loo)
-    levels = (np.arange(model.n_samples) + 0.5) / model.n_samples
+    count = model.n_samples if model.n_samples >= FEW_DRAWS else MANY_OUTCOMES
+    levels = (np.arange(count) + 0.5) / count
     outcomes = found.quantile(levels)[..., None]
     return _Drawn(outcomes, np.ones(outcomes.shape[:2]), found.pareto_k[0])
 

@@ -31,6 +31,9 @@ from lockquack.quadrature.beta import BetaTransform
 from lockquack.quadrature.intervals import HasIntervals
 from lockquack.words import STACKING
 
+#: Draws from which one outcome of each is enough, and outcomes that stand for fewer.
+FEW_DRAWS, MANY_OUTCOMES = 100, 1000
+
 
 @dataclass(frozen=True, eq=False)
 class WeightedDraws(HasIntervals):
@@ -115,18 +118,19 @@ class WeightedDraws(HasIntervals):
 def drawn_mixture(
     models: Mapping[str, Source], pool: Pool, *, loo: bool, rng: np.random.Generator
 ) -> WeightedDraws:
-    """Mix an outcome of each draw of the models, component by component of the outcomes."""
+    """Mix outcomes of the draws of the models, component by component of the outcomes."""
     _require_known(models, pool.operator)
     models = _left_out(models) if loo else models
     draws, weights = [], []
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
-        outcomes = (
-            _generated(model, rng) if model.outcome_draws is None else stored_outcomes(name, model)
-        )
-        draws.append(outcomes.reshape(model.n_samples, -1))
-        each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1)
-        weights.append(np.repeat(share * each, model.n_components, axis=1))
+        stored = model.outcome_draws is not None
+        repeats = 1 if stored else outcomes_per_draw(model)
+        outcomes = stored_outcomes(name, model) if stored else _generated(model, rng)
+        draws.append(outcomes.reshape(model.n_samples * repeats, -1))
+        each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1) / repeats
+        each = np.repeat(share * each, repeats, axis=0)
+        weights.append(np.repeat(each, model.n_components, axis=1))
     whole = all(drawn.dtype.kind in "biu" for drawn in draws)
     return WeightedDraws.of(
         np.concatenate(draws).astype(np.float64), np.concatenate(weights), whole=whole
@@ -222,11 +226,25 @@ def _require_known(
             )
 
 
+def outcomes_per_draw(model: Source) -> int:
+    """Return how many outcomes stand for each draw: one, unless draws are few.
+
+    A prediction that is known exactly, such as a mean and a standard deviation, is a single draw.
+    """
+    return 1 if model.n_samples >= FEW_DRAWS else -(-MANY_OUTCOMES // model.n_samples)
+
+
+def generated(model: Source, obs: slice, rng: np.random.Generator) -> Array:
+    """Draw outcomes for each draw and observation, (chain, draw × outcome, n, component)."""
+    each = np.repeat(np.arange(model.n_draws), outcomes_per_draw(model))
+    drawn = [model.draw_outcomes(chain, each, obs, rng) for chain in range(model.n_chains)]
+    return np.stack(drawn)
+
+
 def _generated(model: Source, rng: np.random.Generator) -> Array:
-    """Draw an outcome for each draw and observation, (chain, draw, n, component)."""
-    each, everywhere = np.arange(model.n_draws), slice(0, model.n_obs)
-    drawn = [model.draw_outcomes(chain, each, everywhere, rng) for chain in range(model.n_chains)]
-    return np.stack(drawn).astype(np.int64 if model.likelihood.discrete else np.float64)
+    """Draw outcomes of all observations; whole numbers stay whole."""
+    drawn = generated(model, slice(0, model.n_obs), rng)
+    return drawn.astype(np.int64 if model.likelihood.discrete else np.float64)
 
 
 def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array:

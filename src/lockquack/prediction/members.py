@@ -28,6 +28,8 @@ _INSIDE = 1e-3
 _NUMBERS_AT_ONCE = 2**16
 #: Points at which a density is looked at, or a few times as many.
 _POINTS = 100
+#: Outcomes at which a density is evaluated at once: sums over blocks of draws are held of each.
+_MOST_POINTS = 2**13
 #: Times that outcomes which a transform cannot have are drawn again.
 _MOST_REDRAWS = 1000
 
@@ -95,6 +97,9 @@ class PredictiveDensity:
         return self.source.n_samples * self.source.n_obs * _POINTS
 
     def _logpdf(self, y: Array, rows: Rows) -> Array:
+        if len(y) > _MOST_POINTS:
+            parts = [y[at : at + _MOST_POINTS] for at in range(0, len(y), _MOST_POINTS)]
+            return np.concatenate([self._logpdf(part, rows) for part in parts])
         kernels = kernels_for(self._n_numbers)
         totals = []
         for chain, draws in self._blocks(len(y)):
@@ -168,7 +173,17 @@ def log_components(models: Iterable[Source], obs: slice, y: Array, *, loo: bool)
 
 def components(members: Sequence[PredictiveDensity]) -> Components:
     """Stack the members' log densities, (K, point, row)."""
-    return lambda y, rows: np.stack([member.logpdf(y, rows) for member in members])
+    return _Components(tuple(members))
+
+
+@dataclass(frozen=True)
+class _Components:
+    """What :func:`components` returns; it can be pickled, which a function inside one cannot."""
+
+    members: tuple[PredictiveDensity, ...]
+
+    def __call__(self, y: Array, rows: Rows) -> Array:
+        return np.stack([member.logpdf(y, rows) for member in self.members])
 
 
 def support_of(models: Mapping[str, Source], *, of_all: bool) -> tuple[float, float]:

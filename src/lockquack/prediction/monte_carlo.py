@@ -21,7 +21,7 @@ from lockquack.draws.diagnostics import mcse_mean
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.numeric import cut
-from lockquack.prediction.distances import alone, draw_from
+from lockquack.prediction.distances import alone, draw_from, takes_quantiles
 from lockquack.quadrature.levels import COUNT, levels_of
 from lockquack.quadrature.pairs import apart_from_numbers, apart_from_vectors
 
@@ -55,8 +55,8 @@ def errors_of_distances(
 
 
 def _error_of_draws(name: str, model: Source, unit: Array, loo: bool, random_seed: int) -> float:
-    if model.outcome_draws is None and not model.can.draw:
-        return float("nan")  # quantiles took the place of draws
+    if model.outcome_draws is None and takes_quantiles(model):
+        return _error_of_density(model, unit, loo) if model.can.evaluate else float("nan")
     rng, y, counts = np.random.default_rng(random_seed), model.observations.values, _counts(model)
     series = np.zeros(model.n_samples)
     for obs in model.observation_slices():
@@ -67,7 +67,8 @@ def _error_of_draws(name: str, model: Source, unit: Array, loo: bool, random_see
             h = np.abs(outcomes[..., 0] - at[:, 0]) - apart_from_numbers(outcomes[..., 0], mass)
         else:
             h = np.linalg.norm(outcomes - at, axis=2) - apart_from_vectors(outcomes, mass)
-        series += _changes(h, mass) @ counts[obs]
+        changes = _changes(h, mass) @ counts[obs]
+        series += changes.reshape(model.n_samples, -1).mean(axis=1)
     return mcse_mean(series.reshape(model.n_chains, model.n_draws))
 
 

@@ -275,6 +275,7 @@ def from_quantiles(
         What was observed, (obs,). None: not known, for forecasts of what is to come.
     support
         The smallest and the largest outcome there can be, such as ``(0, np.inf)`` of counts.
+        Quantiles beyond are moved there; refused where half of a forecast lies beyond.
     held_out
         Whether the forecasts were made without the observations.
     weights
@@ -310,12 +311,34 @@ def from_quantiles(
         "values", first if isinstance(y, xr.DataArray) or y is None else first.values, observations
     )[0]
     _require_increasing(quantiles, at, observations)
-    drawn = _interpolated(at, quantiles.reshape(at.size, -1))
+    flat = quantiles.reshape(at.size, -1)
+    drawn = _interpolated(at, flat)
     if support is not None:
-        drawn = np.clip(drawn, *as_support(support))
+        ends = as_support(support)
+        _require_within(flat, observations, ends)
+        drawn = np.clip(drawn, *ends)
     described = Likelihood(f"quantiles at {at.size} levels")
     source = replace(hold_outcomes(observations, drawn[None], described, held_out), drawn=False)
     return Model(source).with_weights(weights)
+
+
+def _require_within(
+    quantiles: Array, observations: Observations, ends: tuple[float, float]
+) -> None:
+    """Refuse forecasts of which about half is said to be impossible, and such outcomes.
+
+    Lower quantiles of counts may well be negative, where a forecast is a rough one.
+    """
+    middle = quantiles[len(quantiles) // 2]
+    outcomes = observations.values[:, 0]  # of what is to come, NaN
+    for what, values in (("The middle quantiles", middle), ("The outcomes", outcomes)):
+        beyond = np.asarray((values < ends[0]) | (values > ends[1]))
+        if beyond.any():
+            first = observations.describe(int(beyond.argmax()))
+            raise ParameterError(
+                f"{what} of {int(beyond.sum())} observation(s) lie outside the support "
+                f"({ends[0]:g}, {ends[1]:g}), first at {first}. Give another support, or none."
+            )
 
 
 def hold_outcomes(
