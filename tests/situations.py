@@ -384,7 +384,7 @@ def _() -> Any:
     return lq.lock(models, scores="in-sample")
 
 
-@situation("gradients in a parameter", "H of arrays", "suspect-derivatives")
+@situation("gradients with respect to a parameter", "H of arrays", "suspect-derivatives")
 def _() -> Any:
     y = outcomes()
     in_theta = y - 0.05 * rng(3).normal(size=(4, 100, 1))
@@ -489,7 +489,7 @@ def _() -> str:
     return "no standard errors and no verdicts" if silent and table.caution else "numbers"
 
 
-@situation("differences that rest on a high k̂", "compare: verdicts", "pareto-k")
+@situation("differences that depend on a high k̂", "compare: verdicts", "pareto-k")
 def _() -> Any:
     y = outcomes()
     y[7] = 12.0
@@ -570,7 +570,7 @@ def _() -> Any:
     return lq.stack({"base 10": base, "natural": arrays(y, 0.5)})
 
 
-@situation("derivatives in log y, given as those in y", "H of arrays", "inconsistent-derivatives")
+@situation("derivatives by log y, given as those by y", "H of arrays", "inconsistent-derivatives")
 def _() -> Any:
     y = np.exp(outcomes())
     z = np.log(y) - 0.05 * rng(3).normal(size=(4, 100, 1))

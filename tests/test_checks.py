@@ -152,7 +152,7 @@ def test_integer_outcomes_of_a_smooth_likelihood_are_fine():
     assert lq.lock({"a": normal(y, mu=np.full(SHAPE, 4.5), sigma=3.0)}).solution.converged
 
 
-@pytest.mark.filterwarnings("ignore:A chain of .* does not move")
+@pytest.mark.filterwarnings("ignore:A chain of .* is stuck")
 def test_edges_where_the_density_does_not_vanish_are_refused(rng):
     y, plain = rng.gamma(3.0, size=20), lq.Hyvarinen(transform=None)
     draws = np.full(SHAPE, 5.0)

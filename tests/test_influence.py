@@ -278,7 +278,7 @@ def test_an_outlier_is_named_by_its_label():
     assert "house 20" in found._repr_html_()
     assert found.moved.idxmax().item() == "house 20"
     assert "FewDecide" not in repr(found)
-    assert "depend on 1 of 50" in repr(found)
+    assert "One of 50 observations largely determines" in repr(found)
 
 
 def test_regular_observations_decide_nothing():

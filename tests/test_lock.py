@@ -244,7 +244,7 @@ def test_duplicates_share_their_weight_and_are_noted(rng):
     assert float(double.weights.sel(model=["m1", "again"]).sum()) == pytest.approx(
         float(single.weights.sel(model="m1")), abs=0.01
     )
-    with pytest.warns(IdentifiabilityWarning, match="'m1', 'again' cannot be told apart"):
+    with pytest.warns(IdentifiabilityWarning, match="'m1', 'again' cannot be distinguished"):
         lq.lock(unheard(twice))
     with pytest.warns(IdentifiabilityWarning):
         lq.lock(unheard(twice), prior=1.0)

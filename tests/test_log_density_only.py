@@ -106,7 +106,7 @@ def test_counts_by_arrays_may_begin_their_support(rng):
     model = lq.from_arrays(logp=logp, y=y, likelihood="poisson", support=(0, np.inf))
     assert model.likelihood.discrete
     assert model.likelihood.support == (0.0, np.inf)
-    with pytest.raises(SupportError, match=r"whole numbers from 1; 1 .*\[0.0\] at observation 0"):
+    with pytest.raises(SupportError, match=r"whole numbers from 1; 1 .*first 0 at observation 0"):
         lq.from_arrays(logp=logp, y=y, likelihood="poisson", support=(1, np.inf))
 
 

@@ -73,7 +73,9 @@ def test_a_locked_pool_has_one_once_it_is_normalised(models):
     before = fit.to_dataframe()["elpd"]
     assert np.isnan(before["[lock]"])
     assert np.isfinite(before[1:]).all()
-    assert elpd_line(fit) == ["elpd of [lock]: not yet known; fit.logpdf(loo=True) finds it."]
+    assert elpd_line(fit) == [
+        "elpd of [lock]: not computed yet; call fit.logpdf(loo=True) and print the fit again."
+    ]
     logp = fit.logpdf(loo=True)
     assert fit.to_dataframe()["elpd"]["[lock]"] == pytest.approx(float(logp.sum()))
     assert not elpd_line(fit)
@@ -99,7 +101,7 @@ def test_printing_evaluates_no_density_elsewhere(models, monkeypatch):
         raise AssertionError("nodes are laid")
 
     monkeypatch.setattr(nodes, "_lay_anew", refuse)
-    assert "not yet known" in str(lq.lock(models))
+    assert "not computed yet" in str(lq.lock(models))
 
 
 @pytest.mark.filterwarnings("ignore::lockquack.errors.CalibrationWarning")
@@ -116,7 +118,7 @@ def test_what_takes_long_is_left_out_until_it_is_known(models, monkeypatch):
     fit = lq.lock(models)
     monkeypatch.setattr(Passes, "_by_psis", None)
     assert "elpd" not in fit.to_dataframe()
-    assert elpd_line(fit)[0].startswith("elpd: left out")
+    assert elpd_line(fit)[0].startswith("elpd: not computed, because")
     monkeypatch.undo()
     monkeypatch.setattr(log_scores, "_AFFORDABLE", 0)
     expected = [model.loo().logp.sum() for model in models.values()]
@@ -132,7 +134,7 @@ def test_pools_that_cannot_be_normalised_say_so(rng):
     }
     with pytest.warns(lq.errors.LockquackWarning):
         fit = lq.lock(models)
-    assert elpd_line(fit)[0].startswith("elpd of [lock]: unknown, since it takes densities")
+    assert elpd_line(fit)[0].startswith("elpd of [lock]: not available: normalising")
     assert np.isfinite(fit.to_dataframe()["elpd"][1:]).all()
 
 
@@ -160,7 +162,7 @@ def test_files_keep_what_is_known(models, tmp_path):
     fit.save(tmp_path / "after.nc")
     before, after = (lq.load(tmp_path / f"{name}.nc") for name in ("before", "after"))
     assert str(after) == str(fit)
-    assert elpd_line(before) == ["elpd of [lock]: not known when the fit was saved."]
+    assert elpd_line(before) == ["elpd of [lock]: not computed before the fit was saved."]
     np.testing.assert_array_equal(before.to_dataframe()["elpd"][1:], fit.to_dataframe()["elpd"][1:])
 
 
@@ -173,4 +175,4 @@ def test_what_is_known_stays_known(models):
 
 def test_the_command_line_has_its_own_words(models):
     (line,) = lq.lock(models)._what_is_unknown
-    assert in_shell(line) == "elpd of [lock]: not yet known; lockquack compare finds it."
+    assert in_shell(line) == "elpd of [lock]: not computed yet; use lockquack compare."

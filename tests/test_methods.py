@@ -540,7 +540,7 @@ def test_models_that_are_alike_are_noted_by_pools_that_are_not_convex(rng):
         "other": lq.from_family("normal", y=y, mu=mu + 0.8, sigma=1.5),
     }
     for operator, rule in ((lq.Superposition(0), lq.LogScore()), (lq.Hybrid(), lq.Hyvarinen())):
-        with pytest.warns(IdentifiabilityWarning, match="'one', 'again' cannot be told apart"):
+        with pytest.warns(IdentifiabilityWarning, match="'one', 'again' cannot be distinguished"):
             lq.combine(unheard(models), operator, rule)
 
 
@@ -552,5 +552,5 @@ def test_what_rests_on_unreliable_densities_is_said(method, what):
     y = np.append(rng.normal(size=9), 9.0)
     mu = y.mean() + rng.normal(size=(4, 100)) / np.sqrt(10)
     models = {str(s): lq.from_family("normal", y=y, mu=mu, sigma=s) for s in (0.9, 1.0)}
-    with pytest.warns(lq.errors.ParetoWarning, match=f"{what} rest on them"):
+    with pytest.warns(lq.errors.ParetoWarning, match=f"{what} depend on these values"):
         getattr(lq, method)(models)

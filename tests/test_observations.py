@@ -167,6 +167,8 @@ def test_tables():
     np.testing.assert_array_equal(one.values[:, 0], [1.0, 2.0, 3.0])
     with pytest.raises(LockquackError, match="y is not numeric.*object"):
         as_observations(pd.DataFrame({"a": [1.0], "b": ["x"]}))
+    with pytest.raises(LockquackError, match="If values are missing .*drop these observations"):
+        as_observations([1.0, None, 2.0])
 
 
 def test_a_shuffled_series_of_parameters_is_noticed():

@@ -63,6 +63,7 @@ def test_a_misspelt_name_is_suggested():
         ("from_loo", "from_elpd"),
         ("from_blackjax", "from_jax"),
         ("stacking", "stack"),
+        ("loo_compare", "compare"),
     ],
 )
 def test_a_name_that_others_have_is_answered_by_what_it_means(tried, meant):
@@ -105,6 +106,12 @@ def test_what_is_suggested_exists_and_what_exists_is_not_suggested_away():
 def test_the_near_name_is_suggested_everywhere(near, misspelt):
     with pytest.raises(lq.errors.LockquackError, match=f"Did you mean '{near}'"):
         misspelt(example_models(8))
+
+
+def test_a_model_that_is_left_out_of_new_covariates_is_named():
+    fit = lq.equal(example_models(8))
+    with pytest.raises(lq.errors.ParameterError, match="for model 'first' but not for 'second'"):
+        fit.predict(x={"first": [[0.0]]})
 
 
 SECTIONS = ["Parameters", "Returns", "Raises", "Attributes", "Examples", "References"]

@@ -207,6 +207,8 @@ def test_what_is_refused(whole, refitted, tmp_path):
         lq.refit(whole, others)
     with pytest.raises(ParameterError, match="fit must be a function"):
         lq.refit(whole, None)
+    with pytest.raises(ParameterError, match=r"fit must be a function .*; got a Model\.$"):
+        lq.refit(whole, whole)
     with pytest.raises(UnsupportedError, match="be split into chains"):
         lq.split_chains(refitted)
     with pytest.raises(UnsupportedError, match="be written"):

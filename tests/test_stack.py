@@ -161,7 +161,7 @@ def test_remarks(rng):
     mu = 0.1 * rng.normal(size=(4, 500))
     same = lq.from_family("normal", y=y, mu=mu, sigma=1.0)
     other = lq.from_family("normal", y=y, mu=mu + 1.0, sigma=0.5)
-    with pytest.warns(IdentifiabilityWarning, match="'a', 'again' cannot be told apart"):
+    with pytest.warns(IdentifiabilityWarning, match="'a', 'again' cannot be distinguished"):
         lq.stack({"a": same, "again": same, "other": other})
 
 

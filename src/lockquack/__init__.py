@@ -161,6 +161,7 @@ _MEANT = {
     "superposition superpose quantum": "quack",
     "average model_average model_averaging": "bma, pseudo_bma or stack",
     "vincentize vincentization average_forecasts quantile_average": "average_quantiles",
+    "loo_compare compare_models model_compare": "compare",
     "chains separate_chains": "split_chains",
     "kfold k_fold loo_kfold cv crossval cross_validation": "cross_validate",
     "reloo loo_refit exact_loo": "refit",

@@ -55,6 +55,8 @@ def as_numeric(name: str, given: Any, error: type[LockquackError] = LockquackErr
         ) from reason
     if array.dtype.kind not in "biuf":
         remedy = _REMEDIES.get(array.dtype.kind, "Convert it with np.asarray(..., dtype=float).")
+        if array.dtype.kind == "O" and any(each is None for each in array.flat):
+            remedy += " If values are missing (None), drop these observations from every model."
         raise error(f"{name} is not numeric: it has the dtype {array.dtype}. {remedy}")
     return array
 

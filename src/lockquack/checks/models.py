@@ -21,7 +21,7 @@ from lockquack.errors import (
 from lockquack.jets import Array
 from lockquack.models.labels import require_same_labels
 from lockquack.models.model import Model, sources_of
-from lockquack.models.observations import differing
+from lockquack.models.observations import differing, in_brief
 from lockquack.models.source import Source
 from lockquack.remarks import Remark
 from lockquack.remarks.draws import Divergences, SingleChain
@@ -92,8 +92,8 @@ def _require_one_step_ahead(models: Sources) -> None:
     others = [name for name, source in models.items() if not source.is_one_step_ahead]
     if others:
         raise ParameterError(
-            f"Prequential scores are of predictions of each observation from all before it; those "
-            f"of model {others[0]!r} are not such. Make it by cross_validate(fit, n=n, "
+            f"Prequential scores need predictions of each observation from all before it; those "
+            f"of model {others[0]!r} are not. Make it by cross_validate(fit, n=n, "
             "folds=lq.leave_future_out(n, first=...)), with reuse=True if it has draws.",
         )
 
@@ -128,11 +128,18 @@ def _require_same_values(reference: Source, model: Source, first: str, name: str
     _suspect_transform(got, expected, name, first)
     _suspect_rescaling(expected, got, first, name)
     same_set = np.allclose(np.sort(expected, axis=0), np.sort(got, axis=0), rtol=1e-6)
-    hint = " The same values appear in another order: reorder the draws." if same_set else ""
+    hint = (
+        " The same values appear in another order: reorder the observations of one model (y, and "
+        "the observation axis of its parameters)."
+        if same_set
+        else ""
+    )
+    a, b = in_brief(expected[at]), in_brief(got[at])
+    if a == b:  # they differ in later digits
+        a, b = str(expected[at].tolist()), str(got[at].tolist())
     raise ObservationMismatchError(
         f"Models {first!r} and {name!r} have different outcomes at {differs.sum()} observations, "
-        f"first at {reference.observations.describe(at)}: {expected[at].tolist()} and "
-        f"{got[at].tolist()}.{hint}"
+        f"first at {reference.observations.describe(at)}: {a} and {b}.{hint}"
     )
 
 
@@ -191,7 +198,7 @@ def _require_smooth(model: Source) -> None:
     if likelihood.discrete:
         raise SmoothnessError(
             f"{likelihood.description} is discrete; the Hyvärinen score needs a density with "
-            "derivatives in the outcome. Use the log score, ",
+            "derivatives with respect to the outcome. Use the log score, ",
             BY_LOG_SCORE,
             ".",
         )

@@ -53,12 +53,13 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             known = [text for action in self._actions for text in action.option_strings]
-            self.error(f"unknown option {unknown[0]}.{near(unknown[0], known)}")
+            self.error(f"unknown option {unknown[0]}.{near(unknown[0], known, cutoff=0.7)}")
         return options
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and leave."""
-        self.exit(MISUSED, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")
+        ended = message if message.endswith("?") else f"{message.rstrip('.')}."
+        self.exit(MISUSED, f"{self.prog}: {ended} See {self.prog} --help.\n")
 
 
 def find_command(name: str) -> Command:
@@ -67,7 +68,8 @@ def find_command(name: str) -> Command:
     return command
 
 
-def near(got: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is most like a misspelt one."""
-    found = difflib.get_close_matches(got, list(known), n=1)
-    return f" Did you mean {found[0]}?" if found else ""
+def near(got: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Suggest the known name that is most like a misspelt one; dashes in front do not count."""
+    names = {each.lstrip("-"): each for each in known}
+    found = difflib.get_close_matches(got.lstrip("-"), list(names), n=1, cutoff=cutoff)
+    return f" Did you mean {names[found[0]]}?" if found else ""

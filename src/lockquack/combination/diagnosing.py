@@ -25,7 +25,7 @@ def diagnostics(self: Combination, *, progressbar: bool | None = None) -> xr.Dat
         ``ess_grad`` and ``ess_curv``, the effective sample sizes of the two averages behind
         the leave-one-out Hyvärinen score, of models that have one; ``elpd`` and ``pareto_k``,
         the leave-one-out log score by PSIS and the tail index that tells whether to trust it;
-        ``how``, how each was had: ``"PSIS"``, ``"held out"``, ``"refit"`` or another way. The
+        ``how``, how each was obtained: ``"PSIS"``, ``"held out"``, ``"refit"`` or another way. The
         Hyvärinen score does not depend on k̂.
 
     Examples

@@ -240,8 +240,8 @@ class Influence:
         error = "" if np.isnan(se) else f" ± {se:.1f}"
         most = "observation that adds" if self.reversing == 1 else "observations that add"
         even = (
-            f"This difference rests on about {self.effective:.0f} of the {n} observations. Without "
-            f"the {self.reversing} {most} most to it, its sign would be the other one."
+            f"This difference depends on about {self.effective:.0f} of the {n} observations. "
+            f"Without the {self.reversing} {most} most to it, its sign would be the other one."
         )
         return [
             f"{self.label} minus {self.against}, each observation scored by weights fitted without "
@@ -322,7 +322,7 @@ def influence(
     -------
     Influence
         Printed, a table of the observations that move most weight, how many of them the score
-        difference rests on, and whether one or a few decide. ``moved``, ``changes``, ``weights``
+        difference depends on, and whether one or a few decide. ``moved``, ``changes``, ``weights``
         and ``differences`` are labelled arrays, ``to_dataset()`` has all of them,
         ``to_dataframe()`` is sorted, ``plot()`` draws them.
 

@@ -56,7 +56,7 @@ def find_log_scores(fit: Combination) -> LogScores:
     return LogScores(np.vstack([unknown, alone]), f"elpd of [{fit.label}]: " + together)
 
 
-_NOT_SAVED = "not known when the fit was saved."
+_NOT_SAVED = "not computed before the fit was saved."
 
 
 def _of_models(fit: Combination) -> Array | str:
@@ -69,11 +69,11 @@ def _of_models(fit: Combination) -> Array | str:
     if models is None:
         return _NOT_SAVED
     if not all(model.source.can.know_density for model in models.values()):
-        return "unknown, since models of predictive draws have no density."
+        return "not available: models of predictive draws have no density."
     work = sum(model.source.n_samples * model.source.n_obs for model in models.values())
     if work > _AFFORDABLE and not all(model.passes.knows_loo for model in models.values()):
         ask = advice("fit.metrics()", "lockquack compare")
-        return Text("left out, since it takes a pass over many draws; ", ask, " has it.")
+        return Text("not computed, because it takes a pass over many draws; use ", ask, ".")
     try:
         each = [
             model.passes.predict(fit.scores, density=True, derivatives=False)
@@ -89,13 +89,13 @@ def _of_combination(fit: Combination, alone: Array) -> Array | str:
     if fit.operator.normalised and fit.recalibration is None:
         return fit.pool(alone, np.arange(alone.shape[1]))
     if not fit.operator.of_densities:
-        return "unknown, since an average of quantiles has no density."
+        return "not available: an average of quantiles has no density."
     if fit.models is None:
         return _NOT_SAVED
     if not all(model.source.can.evaluate for model in fit.models.values()):
         return (
-            "unknown, since it takes densities of the models at other outcomes than those "
-            "observed to normalise the pool."
+            "not available: normalising the pool needs densities at unobserved outcomes, which "
+            "these models do not provide (use from_family or a PPL adapter)."
         )
     loo = fit.scores == "loo"
     if loo in fit._predictions:
@@ -111,5 +111,7 @@ def _of_combination(fit: Combination, alone: Array) -> Array | str:
         return Text("unknown. ", error.text)
     if found is not None:
         return found
-    ask = advice(f"fit.logpdf({'loo=True' * loo})", "lockquack compare")
-    return Text("not yet known; ", ask, " finds it.")
+    call = advice(
+        f"call fit.logpdf({'loo=True' * loo}) and print the fit again", "use lockquack compare"
+    )
+    return Text("not computed yet; ", call, ".")

@@ -50,8 +50,8 @@ def stack(
     Parameters
     ----------
     models
-        As for :func:`lock`; their log densities are all that is used, so files and results of
-        ArviZ's ``loo`` will do.
+        As for :func:`lock`; only their log densities are used, so files and results of
+        ArviZ's ``loo`` are enough.
     prior
         Concentration of the Dirichlet prior on the weights, as for :func:`lock`; flat by
         default, so that weights can be exactly zero.

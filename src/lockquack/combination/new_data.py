@@ -31,6 +31,7 @@ def move_models(
     ``number`` says so.
     """
     own = _own(models, data)
+    _require_covariates(used, data, models)
     outcomes = _placeholder_outcomes(used, own, observations, number) if y is None else y
     moved = {}
     for name, model in used.items():
@@ -121,6 +122,37 @@ def _own(models: Mapping[str, Model], data: Mapping[str, Any]) -> dict[str, dict
         for name in having or _with_similar(known, key) or models:
             result[name][key] = given
     return result
+
+
+def _require_covariates(
+    used: Mapping[str, Model], data: Mapping[str, Any], models: Mapping[str, Model]
+) -> None:
+    """Refuse covariates by the models' names that leave out a model with a regression."""
+    x = data.get("x")
+    if not isinstance(x, Mapping) or not x:
+        return
+    # Of families, only those with a regression have both.
+    regressions = [
+        name
+        for name, model in used.items()
+        if {"x", "offset"} <= (model.source.data_names() or frozenset())
+    ]
+    missing = [name for name in regressions if name not in x]
+    given = [name for name in x if name in models]
+    if given and missing and len(given) == len(x):
+        wanted = ", ".join(f"{name!r}: …" for name in [*given, *missing])
+        raise ParameterError(
+            f"x was given for model {given[0]!r} but not for {missing[0]!r}, which also has a "
+            f"regression. Give x={{{wanted}}}."
+        )
+    strange = [str(key) for key in x if key not in models]
+    if given and strange:
+        near = get_close_matches(strange[0], missing or list(models), n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ParameterError(
+            f"x has the key {strange[0]!r}, which is neither a model ({', '.join(models)}) nor a "
+            f"regression parameter.{hint}"
+        )
 
 
 def _with_similar(known: Mapping[str, frozenset[str] | None], key: str) -> list[str]:

@@ -52,7 +52,7 @@ def recalibrated(self: Combination, *, progressbar: bool | None = None) -> Combi
     the probabilities of the outcomes themselves, the steps of the transformed distribution
     function. The weights of the models stay as they are.
 
-    Do not trust it to mend a wrong model: two numbers for all observations correct what is wrong
+    Do not expect it to fix a wrong model: two numbers for all observations correct what is wrong
     with all predictions alike. Remarks say where something else is left, and where the two
     numbers are noise. They are fitted to the same observations as the weights, which flatters the
     scores in the table a little; ``compare(models, recalibrated=True)`` does not.
@@ -161,7 +161,7 @@ def _scores(plain: Combination, fit: Combination) -> Array:
 
 
 def _examine(fit: Combination, found: Recalibration, below: Array) -> list[Remark]:
-    """Remark on a transform that does nothing, and on what it cannot mend."""
+    """Remark on a transform that does nothing, and on what it cannot fix."""
     beta = found.beta
     remarks: list[Remark] = []
     if beta.p_value > _NOISE:

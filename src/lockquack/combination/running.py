@@ -79,7 +79,7 @@ class RunningStack(Running):
     CRPS of a mixture is :math:`w'Q_iw`, so :math:`\sum_i Q_i` is all that is held. New observations
     are added exactly, by :meth:`update`, and parts of the data that were summed in different
     places with ``+``. Made by :func:`running_stack`; what is known of single observations only
-    is had from :func:`combine`.
+    is obtained from :func:`combine`.
 
     Attributes
     ----------

@@ -55,19 +55,19 @@ def lock(
     a certificate of how far it can be from the optimum.
 
     Weights say how much each model contributes to the pool; they are not probabilities that a
-    model is true. The Hyvärinen score is not for likelihoods that are discrete, have kinks, or do
-    not vanish at an edge of their support: such models are refused, and the message names
-    another rule.
+    model is true. For positive and bounded outcomes the score is that of log y or logit y. The
+    Hyvärinen score is not for likelihoods that are discrete or have kinks: such models are
+    refused, and the message names another rule.
 
     Parameters
     ----------
     models
-        Name → model, all of the same observations: as made by :func:`from_pymc`,
+        Name → model, all for the same observations: as made by :func:`from_pymc`,
         :func:`from_family` and their relatives; or an InferenceData or DataTree of ArviZ, the path
         of a NetCDF file or Zarr store, an ``ELPDData``, as they are, where these hold enough.
     rule
         The score: ``"hyvarinen"``, ``"log"`` (exact, with a normaliser for each observation;
-        also for counts), or a rule such as ``Hyvarinen(transform="log")`` for positive outcomes.
+        also for counts), or a rule such as ``Hyvarinen(transform=None)``, which scores y itself.
     weights
         ``"nonnegative"`` frees the sum of the weights; see :class:`Locking`. ``"softmax"``, with
         ``by``, makes them a softmax of functions of the covariates under hierarchical priors, which
@@ -87,10 +87,10 @@ def lock(
         Covariates that the weights may depend on, one value for each observation: an array,
         Series, DataFrame or DataArray (numbers become splines, anything else groups), or
         :class:`Groups`, :class:`Spline` and :class:`Features`, added with ``+``: the weights of
-        several covariates are averaged, so give none that says nothing. They are
-        pulled towards common ones as much as cross-validation has it.
+        several covariates are averaged, so leave out those without information. They are shrunk
+        towards common weights by an amount that cross-validation chooses.
     shrinkage
-        How much they are pulled together: ``"auto"``, or λ in units of the score; 0 fits every
+        How much they are shrunk: ``"auto"``, or λ in units of the score; 0 fits every
         group alone, infinity is one weight for all.
     random_seed
         Seed of the Bayesian bootstrap behind the standard errors of the weights.
@@ -217,12 +217,12 @@ def quack(
     outcomes (the normaliser is then a closed form), and the Hyvärinen score otherwise; the
     table says which. The problem is not convex: the table says how many starts agree.
 
-    Of models that cannot be evaluated elsewhere the normaliser, and so the log score, is known
-    within bounds only. Unless you ask for the Hyvärinen score by name, the result is then the best
-    pool that is certain to predict no worse than the best model alone, and in the last resort that
-    model; a remark says so.
+    For models that cannot be evaluated elsewhere, only bounds on the normaliser, and so on the log
+    score, are known. Unless you ask for the Hyvärinen score by name, the result is then the best
+    pool whose log score is certainly not more than 4 below that of the best model alone, if
+    necessary that model itself; a remark says so.
 
-    Phases of models that hardly overlap, or that get next to no weight, mean nothing.
+    Phases of models that hardly overlap, or that get almost no weight, mean nothing.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def quack(
     ...     "left": lq.from_family("normal", y=y, mu=draws - 1.0, sigma=1.5),
     ...     "right": lq.from_family("normal", y=y, mu=draws + 1.0, sigma=1.5),
     ... })
-    >>> bool(abs(fit.parameters["phases"]).max() > 1.0)  # what they share is taken out
+    >>> bool(abs(fit.parameters["phases"]).max() > 1.0)  # what they share cancels
     True
 
     References

@@ -260,7 +260,19 @@ class Family(ABC):
         expected = " or ".join(", ".join(signature) for signature in self.signatures)
         raise ParameterError(
             f"Family {self.name!r} takes the parameters {expected}; "
-            f"got {', '.join(given) or 'none'}.{self._near_misses(given)}"
+            f"got {', '.join(given) or 'none'}.{self._missing(given)}{self._near_misses(given)}"
+        )
+
+    def _missing(self, given: Mapping[str, Any]) -> str:
+        """Say which parameters are missing and which unknown, by the nearest signature."""
+        nearest = max(self.signatures, key=lambda each: len(each.keys() & given.keys()))
+        missing = [name for name in nearest if name not in given]
+        known = {name for signature in self.signatures for name in signature}
+        unknown = [name for name in given if name not in known]
+        return "".join(
+            f" {what}: {', '.join(names)}."
+            for what, names in (("Missing", missing), ("Unknown", unknown))
+            if names
         )
 
     def _near_misses(self, given: Iterable[str]) -> str:

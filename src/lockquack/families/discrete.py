@@ -39,8 +39,8 @@ class DiscreteFamily(Family):
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         raise UnsupportedError(
-            f"Family {self.name!r} is discrete, so it has no derivatives in the outcome. Use the "
-            "log score."
+            f"Family {self.name!r} is discrete, so it has no derivatives with respect to the "
+            "outcome. Use the log score."
         )
 
     def check_domain(self, p: Parameters) -> None:

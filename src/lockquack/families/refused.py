@@ -37,7 +37,9 @@ class Refused:
 
 def _discrete(name: str) -> Refused:
     return Refused(
-        f"{name} is discrete, so it has no derivatives in the outcome", _LOG_SCORE, discrete=True
+        f"{name} is discrete, so it has no derivatives with respect to the outcome",
+        _LOG_SCORE,
+        discrete=True,
     )
 
 

@@ -64,14 +64,14 @@ def compare(
     all observations.)
 
     Beside the methods stands each model by itself. The table recommends the simplest row that
-    cannot be told from the best: a single model before equal weights, these before a mixture, a
-    mixture before locking, locking before pools with more parameters.
+    cannot be distinguished from the best: a single model before equal weights, these before a
+    mixture, a mixture before locking, locking before pools with more parameters.
 
     A row is called worse if its difference to the best exceeds what equally good rows would show
     anywhere in the table with a probability of 5 %: the limit grows with the number of rows, and
     allows for the best being chosen after the fact. What exceeds two standard errors, but not that
     limit, is unclear; so are differences below 4 nats, whose standard errors are too small [1]_,
-    and those that rest on observations with a high Pareto k̂. The standard errors take the
+    and those that depend on observations with a high Pareto k̂. The standard errors take the
     observations as independent; of fewer than ten there are none, and nothing is called worse.
 
     Parameters

@@ -25,7 +25,7 @@ from lockquack.models.ways import how_left_out
 from lockquack.totals import effective_number, total
 from lockquack.words import by_reason
 
-#: Verdicts of rows that cannot be told from the best.
+#: Verdicts of rows that cannot be distinguished from the best.
 _NOT_WORSE = ("best", "noise")
 #: Letters across a printed table, and columns that give way to weights where it is too narrow.
 _WIDTH, _DISPENSABLE = 100, ("p_loo", "p_worse")
@@ -82,15 +82,15 @@ class Comparison(pd.DataFrame):
     >>> import lockquack as lq
     >>> from lockquack.testing import example_models
     >>> table = lq.compare(example_models(), ["lock", "stack"])
-    >>> table.advice
-    'Recommended: model second alone, the simplest that cannot be told from the best, lock.'
+    >>> print(table.advice)
+    Recommended: model second alone, the simplest that cannot be distinguished from the best, lock.
     >>> table.loc[["lock", "second"], "elpd"].round(1).tolist()
     [-59.1, -63.0]
     """
 
     @property
     def recommended(self) -> str:
-        """Name of the simplest row that cannot be told from the best."""
+        """Name of the simplest row that cannot be distinguished from the best."""
         return str(self.attrs["recommended"])
 
     @property
@@ -102,7 +102,9 @@ class Comparison(pd.DataFrame):
             worse = bool((self["verdict"].iloc[1:] == "worse").all()) and len(self) > 1
             why = "better than all others" if worse else "nothing simpler is as good"
             return f"Recommended: {what}, the best; {why}."
-        return f"Recommended: {what}, the simplest that cannot be told from the best, {best}."
+        return (
+            f"Recommended: {what}, the simplest that cannot be distinguished from the best, {best}."
+        )
 
     @property
     def heading(self) -> str:
@@ -361,7 +363,7 @@ def _with_models(methods: Mapping[str, Row], bench: Bench) -> tuple[dict[str, Ro
 def _simplest(
     table: pd.DataFrame, complexity: Mapping[str, int], *, any_verdict: bool = False
 ) -> str:
-    """Name the simplest row that cannot be told from the best; of equals, a model."""
+    """Name the simplest row that cannot be distinguished from the best; of equals, a model."""
     eligible = table.index[table["verdict"].isin((*_NOT_WORSE, *["unclear"] * any_verdict))]
     return str(min(eligible, key=lambda row: (complexity[row], table.loc[row, "kind"] != "model")))
 

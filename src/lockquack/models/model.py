@@ -192,7 +192,7 @@ class Model:
         observations would. All models that are combined need the same weights. Sources take them
         as ``weights=`` as well.
 
-        Standard errors and the Bayesian bootstrap do not take them for repetitions: they
+        Standard errors and the Bayesian bootstrap do not treat them as repetitions: they
         take each observation, whatever its weight, for one independent observation, as is right
         for the weights of surveys. Twice the weights everywhere do not make anything more certain.
         The draws stay as they are: whether the model was *fitted* with weights, and

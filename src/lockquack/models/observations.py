@@ -311,6 +311,18 @@ def _on_grid(given: xr.DataArray, observations: Observations) -> xr.DataArray:
     return given
 
 
+def in_brief(outcome: Array) -> str:
+    """Write one outcome, (component,), with a few digits.
+
+    Examples
+    --------
+    >>> in_brief(np.array([-0.07133874632222192])), in_brief(np.array([1.0, 2.5]))
+    ('-0.0713', '[1, 2.5]')
+    """
+    each = [f"{value:.3g}" for value in outcome]
+    return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
+
+
 def require_inside(
     what: str,
     values: Array,
@@ -325,7 +337,7 @@ def require_inside(
         low, high = interval
         raise SupportError(
             f"The {what} needs values in ({low:g}, {high:g}); {bad.sum()} outcome(s) are not, "
-            f"first {values[at].tolist()} at {observations.describe(at)}.",
+            f"first {in_brief(values[at])} at {observations.describe(at)}.",
             remedy and Text(" ", remedy),
         )
 
@@ -339,7 +351,7 @@ def require_whole(what: str, observations: Observations, support: tuple[float, f
         upper = f" to {high:g}" if np.isfinite(high) else ""
         raise SupportError(
             f"The {what} needs whole numbers from {low:g}{upper}; {bad.sum()} outcome(s) are not, "
-            f"first {observations.values[at].tolist()} at {observations.describe(at)}."
+            f"first {in_brief(observations.values[at])} at {observations.describe(at)}."
         )
 
 

@@ -435,8 +435,8 @@ class Source(ABC):
         """Raise an error that says what to do, where there are no derivatives."""
         if self.likelihood.discrete:
             raise UnsupportedError(
-                f"{self.likelihood.description} is discrete: it has no derivatives in the outcome. "
-                "Its log densities are enough for ",
+                f"{self.likelihood.description} is discrete: it has no derivatives with respect "
+                "to the outcome. Its log densities are enough for ",
                 STACKING,
                 ".",
             )

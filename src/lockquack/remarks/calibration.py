@@ -14,11 +14,12 @@ class NothingToRecalibrate(Remark):
 
     code = "nothing-to-recalibrate"
     category = CalibrationWarning
-    title = "There is nothing to recalibrate"
+    title = "Nothing to recalibrate"
     meaning = (
-        "The two numbers of the transform cannot be told from 1, which changes nothing: as far as "
-        "these observations tell, the combination is calibrated already, or it is wrong in a way "
-        "that a beta transform cannot mend. What the transform does is noise."
+        "The two parameters of the transform cannot be distinguished from 1, the values that "
+        "change nothing: as far as these observations show, the combination is calibrated already, "
+        "or it is wrong in a way that a beta transform cannot fix. What the transform does is "
+        "noise."
     )
     remedy = "Use the combination as it was; `fit.coverage()` and `fit.plot_pit()` show why."
     example = (1.04, 0.08, 0.97, 0.07, 0.71)
@@ -31,7 +32,7 @@ class NothingToRecalibrate(Remark):
 
     def _message(self) -> str:
         return (
-            f"Recalibration does nothing that could be told from noise: a = {self.a:.2f} ± "
+            f"Recalibration has no detectable effect: a = {self.a:.2f} ± "
             f"{self.a_se:.2f}, b = {self.b:.2f} ± {self.b_se:.2f} (p = {self.p_value:.2g})."
         )
 
@@ -44,9 +45,9 @@ class StillMiscalibrated(Remark):
     category = CalibrationWarning
     title = "Recalibration is not enough"
     meaning = (
-        "The probabilities of the outcomes are not uniform after recalibration either. A beta "
-        "transform corrects predictions that are all too wide, too narrow, too high or too low; "
-        "it cannot add a mode, or a tail, that the models lack."
+        "The PIT values are still not uniform after recalibration. A beta transform corrects "
+        "predictions that are all too wide, too narrow, too high or too low; it cannot add a "
+        "mode, or a tail, that the models lack."
     )
     remedy = (
         "Look at `fit.plot_pit()` and at the outcomes in the tails, and improve the models: a "
@@ -59,8 +60,8 @@ class StillMiscalibrated(Remark):
 
     def _message(self) -> str:
         return (
-            "The probabilities of the outcomes are not uniform after recalibration: p = "
-            f"{self.after:.2g}, before {self.before:.2g}."
+            f"PIT values are still not uniform after recalibration: p = {self.after:.2g}, before "
+            f"{self.before:.2g}."
         )
 
 
@@ -72,13 +73,13 @@ class StrongRecalibration(Remark):
     category = CalibrationWarning
     title = "The recalibration is strong"
     meaning = (
-        "Predictions are stretched or squeezed by about three times or more, or moved by as much: "
-        "the models are wrong about their own uncertainty, and the transform hides it. In "
-        "particular, its tails are made from the few outcomes that are there."
+        "Predictions are made wider or narrower by a factor of about three or more, or shifted by "
+        "as much: the models are wrong about their own uncertainty, and the transform hides it. "
+        "In particular, its tails are estimated from the few outcomes there."
     )
     remedy = (
-        "Find out why the models are so sure or so unsure: a missing covariate, dependent "
-        "observations, a likelihood with the wrong tails, a prior that decides."
+        "Find out why the models are so wrong about their uncertainty: a missing covariate, "
+        "dependent observations, a likelihood with the wrong tails, a prior that dominates."
     )
     example = (0.18, 0.21)
 
@@ -87,8 +88,8 @@ class StrongRecalibration(Remark):
 
     def _message(self) -> str:
         return (
-            f"The recalibration is strong: a = {self.a:.3g}, b = {self.b:.3g} where 1 changes "
-            "nothing. It hides what is wrong with the models."
+            f"The recalibration is strong: a = {self.a:.3g}, b = {self.b:.3g} (1 changes nothing). "
+            "It hides what is wrong with the models."
         )
 
 
@@ -98,11 +99,12 @@ class CalibrationDepends(Remark):
 
     code = "calibration-depends"
     category = CalibrationWarning
-    title = "Calibration depends on what is predicted"
+    title = "Calibration depends on the prediction"
     meaning = (
-        "After recalibration, outcomes are too high or too low (in level), or too near or too far "
-        "(in spread), depending on how large the prediction is. One transform for all averages "
-        "over that: coverage is right overall, and wrong for small and for large predictions."
+        "After recalibration, outcomes are too high or too low (level), or too close to the "
+        "centre or too far from it (spread), depending on how large the prediction is. One "
+        "transform for all observations averages over that: coverage is right overall, and wrong "
+        "for small and for large predictions."
     )
     remedy = (
         "Model it: a missing or nonlinear term for level, a variance that grows with the mean for "
@@ -116,8 +118,8 @@ class CalibrationDepends(Remark):
     p_value: float
 
     def _message(self) -> str:
+        quantity = "PIT" if self.what == "level" else "|PIT − ½|"
         return (
-            f"Calibration in {self.what} depends on the prediction: after recalibration, its rank "
-            f"correlation with the predicted median is {self.correlation:.2f} "
-            f"(p = {self.p_value:.2g})."
+            f"After recalibration, the {self.what} ({quantity}) correlates with the predicted "
+            f"median: rank correlation {self.correlation:.2f} (p = {self.p_value:.2g})."
         )

@@ -9,7 +9,7 @@ from lockquack.errors import MonteCarloWarning, ParetoWarning, QuadratureWarning
 from lockquack.remarks.base import Remark
 from lockquack.words import Text, advice
 
-#: What rests on leave-one-out densities.
+#: What depends on leave-one-out densities.
 Affected = Literal[
     "scores",
     "scores and weights",
@@ -21,8 +21,8 @@ Affected = Literal[
     "draws",
 ]
 _CONSEQUENCES: dict[Affected, str] = {
-    "scores": "The scores rest on them.",
-    "scores and weights": "Scores and weights rest on them.",
+    "scores": "The scores depend on these values.",
+    "scores and weights": "Scores and weights depend on these values.",
     "log scores": "Its log scores are unreliable there too; locking by the Hyvärinen score does "
     "not use them.",
     "report": "Its log score and its calibration are unreliable there too.",
@@ -41,14 +41,15 @@ class HighParetoK(Remark):
     category = ParetoWarning
     title = "Leave-one-out densities are unreliable"
     meaning = (
-        "The leave-one-out prediction of an observation rests on a few draws (Pareto k̂ is high). "
-        "Usually the model is surprised by that observation. Log scores, leave-one-out densities "
+        "The leave-one-out prediction of an observation depends on a few draws (Pareto k̂ is high). "
+        "Usually the model did not expect that observation. Log scores, leave-one-out densities "
         "and calibration are uncertain there. Hyvärinen scores of the models, and of locking, are "
-        "not."
+        "not affected."
     )
     remedy = (
-        "Check the observation that is named. Use a likelihood with heavier tails, draw more, "
-        "let `lq.refit(model, fit)` fit it again without these observations, or use `lq.lock`."
+        "Let `lq.refit(model, fit)` fit the model again without these observations. Check the "
+        "observation that is named: a likelihood with heavier tails may be needed. Or use more "
+        "draws, or `lq.lock`."
     )
     example = (("normal", "student"), (2, 1), 0.7, 0.93, "normal", "observation 17", "scores")
 
@@ -79,13 +80,12 @@ class WrongNormaliser(Remark):
 
     code = "wrong-normaliser"
     category = QuadratureWarning
-    title = "A normaliser that may be wrong"
+    title = "The normalising constant may be inaccurate"
     meaning = (
-        "It may be off by more than a millionth of its size, or some of a model's mass was not "
-        "found, usually because of draws with extreme parameters, such as a scale near zero, or "
-        "because that mass lies nearer to an edge of the support than floating-point numbers can "
-        "tell. "
-        "Probabilities and quantiles may be wrong by as much."
+        "Its relative error may be above 1e-6, or some of a model's probability mass was missed, "
+        "usually because of draws with extreme parameters, such as a scale near zero, or because "
+        "that mass lies closer to an edge of the support than floating-point numbers can "
+        "represent. Probabilities and quantiles may be wrong by as much."
     )
     remedy = (
         "Check the observation that is named; `fit.predict().log_norm()` shows the error at each."
@@ -99,9 +99,9 @@ class WrongNormaliser(Remark):
 
     def _message(self) -> str:
         return (
-            f"The normaliser may be wrong at {self.count} observation(s), most at "
-            f"{self.observation}: by {self.error:.1e} of its size, or because that share of a "
-            "model's mass was not found."
+            f"The normalising constant may be inaccurate at {self.count} observation(s), worst at "
+            f"{self.observation} (relative error up to {self.error:.1e}, from quadrature or from "
+            "missed probability mass)."
         )
 
 
@@ -114,8 +114,8 @@ class NoMoment(Remark):
     title = "A mean or variance that does not exist"
     meaning = (
         "The tails of the combination fall so slowly that the integral of the outcome, or of its "
-        "square, has no limit, as for a Cauchy distribution. It is NaN or infinite, and an average "
-        "of draws would not settle."
+        "square, diverges, as for a Cauchy distribution. It is NaN or infinite, and an average of "
+        "draws would not converge."
     )
     remedy = "Use the median, quantiles or intervals, which always exist."
     example = ("mean", 3, "observation 17")
@@ -139,15 +139,15 @@ class UncertainNormaliser(Remark):
 
     code = "uncertain-normaliser"
     category = MonteCarloWarning
-    title = "The normaliser is uncertain"
+    title = "The normalising constant is uncertain"
     meaning = (
         "The models disagree, so the combination of vector outcomes lies where none of them has "
-        "much mass, and its normaliser, which is found by sampling, is uncertain. Weights by the "
-        "Hyvärinen score do not need it."
+        "much mass, and its normalising constant, which is estimated by sampling, is uncertain. "
+        "Weights by the Hyvärinen score do not need it."
     )
     remedy = (
-        "Ask whether all of the models belong in the combination. "
-        "`fit.sample(10_000, method='smc')['sampling_stats']` has normalisers from more draws."
+        "Check whether all of the models belong in the combination. "
+        "`fit.sample(10_000, method='smc')['sampling_stats']` has estimates from more draws."
     )
     example = (3, 0.12, 0.84, "observation 17")
 
@@ -158,14 +158,15 @@ class UncertainNormaliser(Remark):
 
     def _message(self) -> str:
         return (
-            f"The normaliser is uncertain at {self.count} observation(s): its relative Monte Carlo "
-            f"error is {self.error:.2g} and Pareto k̂ {self.pareto_k:.2f} at {self.observation}."
+            f"The normalising constant is uncertain at {self.count} observation(s): its relative "
+            f"Monte Carlo error is {self.error:.2g} and Pareto k̂ {self.pareto_k:.2f} at "
+            f"{self.observation}."
         )
 
 
 @dataclass(frozen=True)
 class UnreliableDraws(Remark):
-    """Draws from the combination that are worth few independent ones."""
+    """Draws from the combination with a small effective sample size."""
 
     code = "unreliable-draws"
     category = MonteCarloWarning
@@ -175,7 +176,7 @@ class UnreliableDraws(Remark):
         "combination works badly."
     )
     remedy = (
-        "Sample with `method='auto'` or `method='smc'`, draw more, or accept "
+        "Sample with `method='auto'` or `method='smc'`, use more draws, or "
         "`method='rejection'`, which is slow but exact."
     )
     example = (3, "importance", 12.0, 0.91, "observation 17")
@@ -190,9 +191,9 @@ class UnreliableDraws(Remark):
     def _message(self) -> str:
         k_hat = "" if self.pareto_k is None else f" (Pareto k̂ {self.pareto_k:.2f})"
         return Text(
-            f"The draws are unreliable at {self.count} observation(s): by method {self.method!r}, "
-            f"those at {self.observation} are worth {self.effective:.0f} independent ones{k_hat}. "
-            "Use ",
+            f"The draws are unreliable at {self.count} observation(s): with method "
+            f"{self.method!r}, those at {self.observation} have an effective sample size of "
+            f"{self.effective:.0f}{k_hat}. Use ",
             advice("method='auto', or method='smc'", "--method auto, or --method smc"),
             ".",
         )

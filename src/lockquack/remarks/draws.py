@@ -41,7 +41,7 @@ class HardlyAnyDraws(Remark):
         "The Monte Carlo errors of the scores (`mcse`) are not known. They may be larger than all "
         "other errors, so no standard errors or intervals of the weights are shown either."
     )
-    remedy = "Draw more."
+    remedy = "Use at least 100 effective draws per chain."
     example = (("normal",),)
 
     models: tuple[str, ...]
@@ -59,38 +59,38 @@ class StuckChain(Remark):
 
     code = "stuck-chain"
     category = MonteCarloWarning
-    title = "A chain that does not move"
+    title = "A stuck chain"
     meaning = (
-        "All draws of a chain predict the same, while others differ: the sampler stopped moving "
-        "there. The average over chains is not one over the posterior."
+        "All draws of a chain predict the same, and other chains predict something else: the "
+        "sampler got stuck. The average over chains is not an average over the posterior."
     )
-    remedy = "Leave the chain out, and find out why it stopped: initial values, step size, priors."
+    remedy = "Leave the chain out, and find out why it is stuck: initial values, step size, priors."
     example = (("normal",),)
 
     models: tuple[str, ...]
 
     def _message(self) -> str:
         return (
-            f"A chain of {listed(self.models)} does not move: all its draws predict the same, and "
+            f"A chain of {listed(self.models)} is stuck: all its draws predict the same, and "
             "other chains predict something else."
         )
 
 
 @dataclass(frozen=True)
 class Divergences(Remark):
-    """Divergences that the sampler noted."""
+    """Divergences that the sampler reported."""
 
     code = "divergences"
     category = MonteCarloWarning
     title = "Divergences"
     meaning = (
-        "The sampler could not follow the posterior at these draws (`diverging` among the "
-        "`sample_stats`). Its draws may miss a part of the posterior, and nothing that is computed "
-        "from them, Monte Carlo errors included, can tell how much that changes."
+        "The sampler reported divergences (`diverging` in `sample_stats`). Its draws may miss a "
+        "part of the posterior, and nothing computed from them, Monte Carlo errors included, "
+        "shows how much that matters."
     )
     remedy = (
-        "Sample again: a larger `target_accept` (`adapt_delta`), other parameters, such as "
-        "non-centred ones, or tighter priors. Then combine the models."
+        "Sample again, with a larger `target_accept` (`adapt_delta`), another parametrisation, "
+        "such as a non-centred one, or tighter priors. Then combine the models."
     )
     example = ((("normal", 37, 4000),),)
 
@@ -105,8 +105,8 @@ class Divergences(Remark):
     def _message(self) -> str:
         each = ", ".join(f"{name!r} at {count} of {of} draws" for name, count, of in self.models)
         return (
-            f"The sampler noted divergences, {each}: its draws may miss a part of the posterior, "
-            "and the scores then miss it too."
+            f"The sampler reported divergences, {each}: its draws may miss a part of the "
+            "posterior, and the scores then miss it too."
         )
 
 
@@ -132,8 +132,8 @@ class TooFewDraws(Remark):
     def _message(self) -> str:
         return (
             f"Too few effective draws for {listed(self.models)}: the Monte Carlo error of the "
-            f"score of {self.worst!r} is {self.mcse:.2g}, where its sampling error is "
-            f"{self.sampling_error:.2g}. Draw longer chains."
+            f"score of {self.worst!r} is {self.mcse:.2g}; its sampling error is "
+            f"{self.sampling_error:.2g}. Run longer chains."
         )
 
 
@@ -143,11 +143,11 @@ class HandfulOfDraws(Remark):
 
     code = "handful-of-draws"
     category = MonteCarloWarning
-    title = "Predictions that rest on a handful of draws"
+    title = "Predictions from a handful of draws"
     meaning = (
-        "At some observations all but a handful of draws give the outcome almost no density, or "
-        "have almost no weight where an earlier fit predicts later observations, so that the "
-        "in-sample or held-out prediction is an average over this handful."
+        "At some observations almost all draws give the outcome almost no density, or have almost "
+        "no weight where an earlier fit predicts later observations, so the in-sample or held-out "
+        "prediction is an average over a handful of draws."
     )
     remedy = (
         "Check these observations; use leave-one-out scores, or a likelihood with heavier tails; "
@@ -161,11 +161,12 @@ class HandfulOfDraws(Remark):
     carrying: float
 
     def _message(self) -> str:
+        others = [name for name in self.models if name != self.worst]
+        also = f" Also affected: {listed(others)}." if others else ""
         return (
-            f"The predictions of {listed(self.models)} rest on very few draws at some "
-            f"observations: in effect on {self.carrying:.1f} for {self.worst!r} at worst, because "
-            "the others give the outcome almost no density, or have no weight. Scores and mcse "
-            "cannot be trusted."
+            f"At some observations the prediction of {self.worst!r} is effectively an average over "
+            f"{self.carrying:.1f} draws; the others have almost no density or weight there.{also} "
+            "Scores and mcse are unreliable."
         )
 
 
@@ -175,9 +176,9 @@ class DependentDraws(Remark):
 
     code = "dependent-draws"
     category = MonteCarloWarning
-    title = "Draws that depend on each other"
+    title = "Too few effective draws"
     meaning = (
-        "Consecutive draws are alike, or chains disagree, so that averages over the draws of this "
+        "Consecutive draws are correlated, or chains disagree, so averages over the draws of this "
         "model are as uncertain as over far fewer independent draws. `lockquack check` reports it."
     )
     remedy = "Run longer chains, or find out why they mix badly."
@@ -190,6 +191,6 @@ class DependentDraws(Remark):
     def _message(self) -> str:
         return (
             f"The log density has only {self.effective:.0f} effective draws at its worst "
-            f"observation; it should have {self.wanted} for each of {self.chains} chains. Draw "
-            "more."
+            f"observation; it should have {self.wanted} for each of {self.chains} chains. Run "
+            "longer chains."
         )

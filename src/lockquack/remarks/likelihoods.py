@@ -1,4 +1,4 @@
-"""Remarks on what the scored densities are densities of."""
+"""Remarks on what exactly is scored."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class GivenEarlierOutcomes(Remark):
 
     code = "given-earlier-outcomes"
     category = LikelihoodWarning
-    title = "Densities given earlier outcomes"
+    title = "Densities conditional on earlier outcomes"
     meaning = (
-        "The model is of a series: the density of an outcome is conditional on the earlier ones, "
-        "p(yₜ | y₁, …, yₜ₋₁, θ), and the product of these densities is that of the series. They "
-        "are what is scored, one step ahead. Leave-one-out leaves out one of them, not one time: "
+        "The model describes a time series: the density of an outcome is conditional on the "
+        "earlier ones, p(yₜ | y₁, …, yₜ₋₁, θ), and the product of these densities is that of the "
+        "series. These one-step-ahead densities are scored. Leave-one-out leaves out one of them: "
         "the later densities are still conditional on the outcome that was left out. Derivatives "
-        "are of each density in its own outcome, the earlier ones held at their observed values."
+        "are with respect to the own outcome of each density, the earlier ones held fixed."
     )
     remedy = (
-        "Nothing, if one-step-ahead predictions are what you want. To score predictions "
-        "from the past only, fit the model again to the beginnings of the series and give held-out "
-        "predictions, `scores='held-out'`."
+        "Nothing, if one-step-ahead predictions are what you want. To score predictions from the "
+        "past only, fit the model again to the beginnings of the series: `lq.cross_validate` with "
+        "`lq.leave_future_out`."
     )
     example = (("autoregression",),)
 
@@ -41,19 +41,19 @@ class GivenEarlierOutcomes(Remark):
 
 @dataclass(frozen=True)
 class OutcomesUnknown(Remark):
-    """Models of which nobody knows whether they are of the same outcomes."""
+    """Models of which it is not known whether they describe the same outcomes."""
 
     code = "outcomes-unknown"
     category = LikelihoodWarning
-    title = "Outcomes that are not known"
+    title = "Unknown outcomes"
     meaning = (
         "The container has log likelihoods, but not the outcomes (no `observed_data`). So it "
-        "cannot be seen whether all models are of the same outcomes, in the same units: densities "
-        "of y and of log y must not be compared, and the numbers would not show that they were."
+        "cannot be checked whether all models describe the same outcomes in the same units: "
+        "densities of y and of log y must not be compared, and the numbers alone do not show it."
     )
     remedy = (
-        "Give the outcomes: `lq.from_datatree(idata, y=y)`, with `transform='log'` for a model of "
-        "log y."
+        "Give the outcomes: `lq.from_datatree(idata, y=y)`, with `transform='log'` for a model "
+        "for log y."
     )
     example = (("normal",),)
 
@@ -62,7 +62,7 @@ class OutcomesUnknown(Remark):
     def _message(self) -> str:
         return (
             f"The outcomes of {listed(self.models)} are not known, so it was not checked whether "
-            "all models are of the same outcomes, and of the same function of them (y or log y)."
+            "all models describe the same outcomes on the same scale (y or log y)."
         )
 
 
@@ -74,8 +74,8 @@ class NotScored(Remark):
     category = LikelihoodWarning
     title = "Data that are not scored"
     meaning = (
-        "Terms that are added to the model's log density hold further data, as where censored "
-        "outcomes enter through a `pm.Potential`. They shape the posterior, but nothing says which "
+        "Terms that are added to the model's log density contain further data, for instance "
+        "censored outcomes in a `pm.Potential`. They affect the posterior, but nothing says which "
         "of their numbers are outcomes, so only the observed variable is scored: of survival "
         "times, the events and not the censored ones."
     )
@@ -92,5 +92,5 @@ class NotScored(Remark):
     def _message(self) -> str:
         return (
             f"Model {self.model!r} has further data in {listed(self.terms)}, which are not scored: "
-            "if they are outcomes, such as censored ones, its scores leave them out."
+            "if they are outcomes, such as censored ones, they are missing from its scores."
         )

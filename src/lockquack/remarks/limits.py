@@ -9,8 +9,8 @@ from lockquack.remarks.base import Remark, listed
 from lockquack.words import LOG_SCORE, STACKING, Text, advice
 
 _EVALUABLE = advice(
-    "models from from_family or a PPL adapter, whose normaliser is known",
-    "a likelihood by --family, so that the normaliser is known",
+    "models from from_family or a PPL adapter, whose pools can be normalised",
+    "a likelihood by --family, so that the pool can be normalised",
 )
 
 
@@ -29,18 +29,19 @@ class MisledScore(Remark):
 
     code = "misled-score"
     category = BlindScoreWarning
-    title = "The score was misled"
+    title = "The score chose a bad pool"
     meaning = (
-        "The Hyvärinen score does not see the normaliser. So it can prefer a pool that has most of "
-        "its mass where nothing was observed. The log score of a pool is known within bounds "
-        "without a normaliser; here even the upper bound is below the log score of one of the "
-        "models alone, so the pool is worthless. It was rejected: the weights are the next best "
-        "that pass this test, if necessary without the models that are named as left out. The "
-        "result is then the same as if these had not been given."
+        "The Hyvärinen score, like the pairwise score of counts, does not use the normalising "
+        "constant, so it can prefer a pool that has most of its mass where nothing was observed. "
+        "The log score of a pool has bounds that "
+        "need no normalising constant; here even the upper bound is below the log score of one "
+        "model alone. So the pool was rejected: the weights are the next best that pass this "
+        "test, if necessary without the models that are named as left out. The result is then "
+        "the same as if these had not been given."
     )
     remedy = (
         "Fit by the log score: `rule='log'`, which needs models that can be evaluated anywhere, or "
-        "`lq.stack`, which does not. Ask why a model that predicts so badly is there."
+        "`lq.stack`, which does not. Check whether a model that predicts so badly should be there."
     )
     example = ("Hyvärinen", -1649.2, "right", -276.4, ("far",))
 
@@ -54,9 +55,9 @@ class MisledScore(Remark):
 
     def _message(self) -> str:
         return Text(
-            f"The {self.rule} score was misled: it prefers a pool whose log score is at most "
-            f"{self.at_most:.1f}, where model {self.model!r} alone has {self.alone:.1f}. That pool "
-            f"was rejected.{_left_out(self.left_out)} Use ",
+            f"The pool with the best {self.rule} score has a log score of at most "
+            f"{self.at_most:.1f}; model {self.model!r} alone has {self.alone:.1f}. That pool was "
+            f"rejected and the next best one used.{_left_out(self.left_out)} Use ",
             LOG_SCORE,
             " or ",
             STACKING,
@@ -70,13 +71,13 @@ class UnseenWeight(Remark):
 
     code = "unseen-weight"
     category = BlindScoreWarning
-    title = "A weight that the score cannot see"
+    title = "A weight that the score does not depend on"
     meaning = (
-        "At every observation the model has next to no share in the pool: its mass lies where "
-        "nothing was observed. The score is the same whatever its weight, so that only the prior "
-        "determines it. If its mass would cost the others more than 4 in log score, the model is "
-        "left out, and there is no standard error and no interval for its weight. Otherwise it "
-        "keeps the weight that the prior gives it, with the prior's interval."
+        "The model has almost no share in the pool at any observation: its mass lies where "
+        "nothing was observed. The score is the same for any weight, so only the prior determines "
+        "it. If the mass given to it would lower the log score by more than 4, the model is left "
+        "out, and its weight has no standard error and no interval. Otherwise it keeps the weight "
+        "that the prior gives it, with the prior's interval."
     )
     remedy = "Leave the model out, or fit by the log score: `rule='log'`, or `lq.stack`."
     example = ("Hyvärinen", ("far",), True)
@@ -87,14 +88,14 @@ class UnseenWeight(Remark):
 
     def _message(self) -> str:
         what = (
-            "It is left out, because its mass would only be taken from the others; its weight has "
+            "It was left out, because weight on it only takes mass from the others; its weight has "
             "no interval"
             if self.left_out
             else "Its standard error and interval are those of the prior"
         )
         return Text(
             f"The {self.rule} score does not depend on the weight of {listed(self.models)}, which "
-            f"has next to no share in the pool at any observation. {what}. Use ",
+            f"has almost no share in the pool at any observation. {what}. Use ",
             LOG_SCORE,
             " or ",
             STACKING,
@@ -108,15 +109,15 @@ class LogScoreUnknown(Remark):
 
     code = "log-score-unknown"
     category = BlindScoreWarning
-    title = "Not known whether the pool is better than one model"
+    title = "The pool may be worse than one model"
     meaning = (
-        "The score that the weights were fitted by does not see the normaliser, and the models are "
-        "known at the observed outcomes only. So the log score of the pool is known within bounds "
-        "only, and that of the best model alone lies between them."
+        "The weights were fitted by a score that does not use the normalising constant, and the "
+        "models are known at the observed outcomes only. So only bounds on the log score of the "
+        "pool are known, and the log score of the best model alone lies between them."
     )
     remedy = (
-        "Make the models with `from_family` or an adapter: then it is computed. Or use `lq.stack` "
-        "or `lq.lock`."
+        "Make the models with `from_family` or an adapter: then the log score is computed. Or "
+        "use `lq.stack` or `lq.lock`."
     )
     example = (-405.1, 303.2, "right", -276.4)
 
@@ -127,9 +128,9 @@ class LogScoreUnknown(Remark):
 
     def _message(self) -> str:
         return Text(
-            "It is not known whether this pool predicts better than one model: its log score lies "
-            f"between {self.at_least:.1f} and {_number(self.at_most)}, that of model "
-            f"{self.model!r} alone is {self.alone:.1f}. To know it, give ",
+            "This pool may predict worse than one model: its log score lies between "
+            f"{self.at_least:.1f} and {_number(self.at_most)}, that of model {self.model!r} alone "
+            f"is {self.alone:.1f}. To compute it, give ",
             _EVALUABLE,
             ".",
         )
@@ -137,20 +138,21 @@ class LogScoreUnknown(Remark):
 
 @dataclass(frozen=True)
 class UncertainPool(Remark):
-    """A pool that was given up because nobody can know whether it predicts better than a model."""
+    """A pool that was rejected because it is not known whether it predicts better than a model."""
 
     code = "uncertain-pool"
     category = BlindScoreWarning
-    title = "A pool of which too little is known"
+    title = "The log score of the best pool is too uncertain"
     meaning = (
         "The models are known at the observed outcomes only, so the pool was fitted by a score "
-        "that does not see the normaliser. The log score of the pool that this score prefers is "
-        "known within bounds only, and it may be below that of one of its models. Pools of that "
-        "kind usually are: the score rewards phases that take density away between the "
-        "observations. So it was given up. The weights are those of the best pool that is certain "
-        "to predict no worse than the best model alone, if necessary without the models that are "
-        "named as left out. From densities at the outcomes alone no pool of any kind is certain "
-        "to have a higher log score than the best mixture, which `lq.stack` finds."
+        "that does not use the normalising constant. Only bounds on the log score of the pool "
+        "that this score prefers are known, and it may be below that of one of its models. Such "
+        "pools usually are: the score rewards phases that remove density between the "
+        "observations. So it was rejected. The weights are those of the best pool whose log score "
+        "is certainly not more than 4 below that of the best model alone, if necessary without "
+        "the models that are named as left out. From densities at the outcomes alone, no pool of "
+        "any kind is certain to have a higher log score than the best mixture, which `lq.stack` "
+        "finds."
     )
     remedy = (
         "Make the models with `from_family` or an adapter: then the log score of pools is "
@@ -168,10 +170,10 @@ class UncertainPool(Remark):
 
     def _message(self) -> str:
         return Text(
-            f"The {self.rule} score prefers a pool whose log score is only known to lie between "
-            f"{self.at_least:.1f} and {_number(self.at_most)}, where model {self.model!r} alone "
-            f"has {self.alone:.1f}. It was given up for one that is certain to be no worse than "
-            f"that.{_left_out(self.left_out)} Use ",
+            f"The pool with the best {self.rule} score has a log score between "
+            f"{self.at_least:.1f} and {_number(self.at_most)}; model {self.model!r} alone has "
+            f"{self.alone:.1f}. It was replaced by a pool whose log score is certainly not more "
+            f"than 4 below that of {self.model!r}.{_left_out(self.left_out)} Use ",
             STACKING,
             ", or give ",
             _EVALUABLE,
@@ -187,8 +189,8 @@ class ScoresDisagree(Remark):
     category = BlindScoreWarning
     title = "The log score prefers another model"
     meaning = (
-        "The model was chosen by a score that sees only the shape of densities near the "
-        "observations. By the log score another one is clearly better."
+        "The model was chosen by a score that uses only the shape of densities near the "
+        "observations. By the log score another model is clearly better."
     )
     remedy = "Choose by the log score, the default of `lq.select`, or combine the models."
     example = ("wide", -412.0, "narrow", -276.4)
@@ -200,6 +202,6 @@ class ScoresDisagree(Remark):
 
     def _message(self) -> str:
         return (
-            f"The log score would choose another model: that of the chosen {self.chosen!r} is "
-            f"{self.log_score:.1f}, that of {self.model!r} {self.alone:.1f}."
+            f"By the log score {self.model!r} ({self.alone:.1f}) is better than the chosen "
+            f"{self.chosen!r} ({self.log_score:.1f})."
         )

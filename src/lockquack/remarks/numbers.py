@@ -1,4 +1,4 @@
-"""Remarks on numbers that do not look like what they are taken for."""
+"""Remarks on numbers that do not look like what they should be."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class SuspectDerivatives(Remark):
     category = LikelihoodWarning
     title = "Derivatives that look wrong"
     meaning = (
-        "A predictive density falls on both sides of the place where it expects the outcomes, so "
-        "its gradient in y is lower where y is larger. Here it is the other way round, clearly. "
-        "Usually the gradient was taken in a parameter, whose sign is the opposite for a location, "
-        "or has the wrong sign. The arrays alone cannot be compared with finite differences."
+        "A predictive density falls on both sides of its centre, so its gradient with respect to "
+        "y decreases with y. Here it clearly increases. Usually the gradient was taken with "
+        "respect to a parameter (for a location its sign is the opposite), or has the wrong sign. "
+        "The arrays alone cannot be compared with finite differences."
     )
     remedy = (
-        "Take derivatives in the outcome y. Make the model with `from_family` or an adapter, where "
-        "`lq.check` compares them with finite differences. If they are right, the model "
-        "exaggerates: its predictions vary far more than the outcomes."
+        "Take derivatives with respect to the outcome y. Make the model with `from_family` or an "
+        "adapter, where `lq.check` compares them with finite differences. If they are right, the "
+        "predictions of the model vary far more than the outcomes."
     )
     example = (("stan",), 7.2)
 
@@ -38,9 +38,10 @@ class SuspectDerivatives(Remark):
 
     def _message(self) -> str:
         return (
-            f"The gradients of {listed(self.models)} grow with the outcome (by {self.errors:.1f} "
-            "standard errors), where those of a predictive density fall. Probably they were taken "
-            "in a parameter in place of y, or have the wrong sign."
+            f"The gradients of {listed(self.models)} increase with the outcome ({self.errors:.1f} "
+            "standard errors); those of a predictive density decrease. They were probably taken "
+            "with respect to a parameter instead of y, or have the wrong sign. Do not use these "
+            "weights."
         )
 
 
@@ -68,7 +69,7 @@ class SuspectLogDensity(Remark):
     def _message(self) -> str:
         return (
             f"The log densities of {listed(self.models)} look like {self.looks_like}. Scores and "
-            "weights take them for log densities."
+            "weights treat them as log densities."
         )
 
 
@@ -80,9 +81,9 @@ class RepeatedOutcome(Remark):
     category = LikelihoodWarning
     title = "One outcome that repeats"
     meaning = (
-        "Many outcomes are exactly the same number, as zeros of rainfall or expenditure, or values "
-        "at a limit of detection. A density says nothing about the probability of a single value: "
-        "a model that has a narrow peak there scores as high as one likes."
+        "Many outcomes are exactly the same number, such as zeros of rainfall or expenditure, or "
+        "values at a limit of detection. A density gives a single value no probability: a model "
+        "with a narrow peak there can have an arbitrarily high score."
     )
     remedy = (
         "Model the repeated value by a probability of its own (hurdle, zero-inflated or censored "
@@ -108,10 +109,10 @@ class CoarseOutcomes(Remark):
 
     code = "coarse-outcomes"
     category = LikelihoodWarning
-    title = "Outcomes that are rounded by their size"
+    title = "Outcomes too large for their differences"
     meaning = (
-        "The outcomes are so large next to their differences that float64 keeps fewer than three "
-        "digits of these: scores are those of rounded outcomes."
+        "The outcomes are so large compared with their differences that float64 keeps fewer than "
+        "three digits of these: the scores are those of rounded outcomes."
     )
     remedy = "Subtract a constant from the outcomes, and from the locations of all models."
     example = (1e16, 2.0, 1.1)
@@ -123,8 +124,8 @@ class CoarseOutcomes(Remark):
     def _message(self) -> str:
         return (
             f"Outcomes near {self.largest:.3g} are rounded to multiples of {self.spacing:.2g}, "
-            f"where their standard deviation is {self.spread:.2g}: subtract a constant from "
-            "outcomes and locations."
+            f"and their standard deviation is {self.spread:.2g}: subtract a constant from the "
+            "outcomes and from the locations of all models."
         )
 
 
@@ -136,9 +137,9 @@ class RoundedOutcomes(Remark):
     category = LikelihoodWarning
     title = "Models narrower than the rounding of the outcomes"
     meaning = (
-        "Most outcomes occur more than once: they are rounded. These models have a density times "
-        "rounding unit above one there, more than all the probability that there is, and the log "
-        "score grows without limit as they get narrower. It does not say how well they predict."
+        "Most outcomes occur more than once: they are rounded. The density of these models times "
+        "the rounding unit is above one there, which no probability can be, and the log score "
+        "grows without limit as they get narrower. It does not show how well they predict."
     )
     remedy = (
         "Score probabilities of the rounded outcomes, with a discrete or interval-censored "
@@ -169,7 +170,7 @@ class CodedOutcome(Remark):
     title = "An outcome that looks like a code"
     meaning = (
         "The smallest or the largest outcome occurs several times and is far away from all "
-        "others, as −99 or 9999 for a missing value. Scores and weights take it for an outcome."
+        "others, as −99 or 9999 for a missing value. Scores and weights treat it as an outcome."
     )
     remedy = "Leave these observations out of all models. If the value is right, nothing is wrong."
     example = (-999.0, 3, 100, 180.0)
@@ -184,7 +185,7 @@ class CodedOutcome(Remark):
         return (
             f"The outcome {self.value:g} occurs {self.count} times among {self.n_obs} and lies "
             f"{self.distance:.0f} times the range of all others away from them. Is it a code for a "
-            "missing value? Scores and weights take it for an outcome."
+            "missing value? Scores and weights treat it as an outcome."
         )
 
 
@@ -194,15 +195,16 @@ class CopiedObservations(Remark):
 
     code = "copied-observations"
     category = LikelihoodWarning
-    title = "Observations that look like copies"
+    title = "Observations that look duplicated"
     meaning = (
         "Many observations have the same outcome and the same predictions as others, more than "
-        "rounding explains. If rows were copied, as by joining tables or pasting them twice, all "
-        "standard errors, intervals and verdicts are too sure: they count each copy as new."
+        "rounding explains. If rows were duplicated, for instance by joining tables or pasting "
+        "them twice, all standard errors, intervals and verdicts are too optimistic: they count "
+        "each copy as new."
     )
     remedy = (
         "Remove the copies, or give each row once, with case weights if it stands for several. If "
-        "people gave round numbers, the rows are what they are, and densities suit them badly."
+        "people reported round numbers, the rows are correct, but densities suit them badly."
     )
     example = (200, 100)
 
@@ -211,9 +213,8 @@ class CopiedObservations(Remark):
 
     def _message(self) -> str:
         return (
-            f"There are only {self.distinct} different outcomes among {self.n_obs}, with the same "
-            "predictions wherever they are the same, which rounding does not explain. If rows were "
-            "copied, all standard errors and verdicts are too sure."
+            f"Only {self.distinct} of {self.n_obs} rows are distinct (outcome and predictions). If "
+            "rows were duplicated, standard errors and verdicts are too optimistic."
         )
 
 
@@ -223,15 +224,15 @@ class TooMuchMass(Remark):
 
     code = "too-much-mass"
     category = LikelihoodWarning
-    title = "Densities with too much mass"
+    title = "Densities that integrate to more than one"
     meaning = (
-        "The log densities are a smooth function of the outcome alone. Integrated between the "
-        "observed outcomes, the density has more than one probability. So it is not one of this "
-        "outcome: perhaps one of log y or of y in other units, without the derivative of the "
+        "The log densities are a smooth function of the outcome alone, and over the range of the "
+        "observed outcomes the density integrates to more than 1. So it is not a density of this "
+        "outcome: perhaps it is for log y or for y in other units, without the derivative of the "
         "change of variable, a logarithm to base 10, or without its normalising constant."
     )
     remedy = (
-        "Add log |dt/dy| where the model is of t(y), or make it with `from_family(..., "
+        "Add log |dt/dy| where the model is for t(y), or make it with `from_family(..., "
         "transform=...)`, which does so. Give natural logarithms of whole densities. A constant "
         "that all models lack changes nothing."
     )
@@ -242,9 +243,9 @@ class TooMuchMass(Remark):
 
     def _message(self) -> str:
         return (
-            f"The densities of {listed(self.models)} have a probability of {self.mass:.3g} between "
-            "the outcomes, more than 1: are they of log y, or of y in other units? Scores and "
-            "weights take them for densities of the outcome."
+            f"The density of {listed(self.models)} integrates to {self.mass:.3g} over the observed "
+            "range, more than 1: is it for log y, or for y in other units? Scores and weights "
+            "treat it as a density of the outcome."
         )
 
 
@@ -256,14 +257,14 @@ class InconsistentDerivatives(Remark):
     category = LikelihoodWarning
     title = "Curvatures that do not belong to the gradients"
     meaning = (
-        "Gradients and curvatures are smooth functions of the outcome alone, and the gradients do "
-        "not change as the curvatures say. So they are not the derivatives of one log density in "
-        "this outcome: perhaps in log y or in y in other units, or the curvature is that of the "
-        "density, f''/f, in place of its logarithm."
+        "Gradients and curvatures are smooth functions of the outcome alone, and the curvatures "
+        "are not the derivatives of the gradients. So they are not the derivatives of one log "
+        "density with respect to this outcome: perhaps with respect to log y or to y in other "
+        "units, or the curvature is f''/f instead of (log f)''."
     )
     remedy = (
-        "Give the first and the second derivative of the log density in y. Where the model is of "
-        "t(y), use `from_family(..., transform=...)`, or bring the derivatives to y."
+        "Give the first and the second derivative of the log density with respect to y. Where the "
+        "model is for t(y), use `from_family(..., transform=...)`, or convert the derivatives."
     )
     example = (("stan",), 0.9)
 
@@ -273,8 +274,8 @@ class InconsistentDerivatives(Remark):
 
     def _message(self) -> str:
         return (
-            f"The gradients of {listed(self.models)} do not change from outcome to outcome as the "
-            f"curvatures say, by {100 * self.share:.0f} % of the change. Are they derivatives in "
-            "log y or in other units, or of the density in place of its logarithm? H takes them as "
-            "they are."
+            f"The curvatures of {listed(self.models)} are not the derivatives of its gradients "
+            f"({100 * self.share:.0f} % of the change is unexplained). Are they derivatives with "
+            "respect to log y or in other units, or f''/f instead of (log f)''? The Hyvärinen "
+            "score uses them as given."
         )

@@ -17,8 +17,9 @@ class StoppedEarly(Remark):
     title = "The solver stopped early"
     meaning = "The search for the weights ended before they were shown to be the best."
     remedy = (
-        "Check `fit.pointwise` for models with absurd scores. Locking by the Hyvärinen score and "
-        "stacking are convex and should always converge: if they do not, please report it."
+        "Check `fit.pointwise` for models with implausible scores. Locking by the Hyvärinen "
+        "score and stacking are convex and should always converge: if they do not, please report "
+        "it."
     )
     example = ("no progress", 1e-6, 2e-4)
 
@@ -32,12 +33,12 @@ class StoppedEarly(Remark):
         stopped = f"The solver stopped early ({self.status}): "
         if self.gap is None:
             return (
-                f"{stopped}the score still has a slope, {self.relative:.2g} of its size, where it "
-                "should have none."
+                f"{stopped}the gradient is not zero at the solution (relative size "
+                f"{self.relative:.2g})."
             )
         return (
-            f"{stopped}other weights may raise the score, prior included, by {self.gap:.2g}, "
-            f"{self.relative:.2g} of its size."
+            f"{stopped}other weights could score higher by up to {self.gap:.2g}, prior included "
+            f"(relative {self.relative:.2g})."
         )
 
 
@@ -49,12 +50,12 @@ class SeveralOptima(Remark):
     category = ConvergenceWarning
     title = "Several optima"
     meaning = (
-        "The objective is not convex, and fewer than half of the searches, from different starts, "
-        "ended at the solution. There may be a better one: where so few agreed, a search with many "
-        "more starts found one in about half of the cases."
+        "The objective is not convex, and fewer than half of the searches, from different "
+        "starts, ended at this solution. There may be a better one: where so few agreed, a "
+        "search with many more starts found one in about half of the cases."
     )
     remedy = (
-        "Use an operator with fewer parameters, fix the phases or the order, or take more "
+        "Use an operator with fewer parameters, fix the phases or the order, or use more "
         "observations. Do not interpret single parameters."
     )
     example = (1, 8)
@@ -65,26 +66,27 @@ class SeveralOptima(Remark):
     def _message(self) -> str:
         return (
             f"Only {self.agreeing} of {self.tried} searches ended at this solution: the score has "
-            "several optima, and there may be a better one still."
+            "several optima, and there may be a better one."
         )
 
 
 @dataclass(frozen=True)
 class PosteriorDoubtful(Remark):
-    """Chains that diverged, disagree, or say little."""
+    """Chains that diverged, disagree, or have few effective draws."""
 
     code = "posterior-doubtful"
     category = ConvergenceWarning
-    title = "Draws of the posterior that cannot be trusted"
+    title = "Unreliable draws of the posterior"
     meaning = (
         "The posterior of the weights was sampled, and its chains diverged, do not agree (R-hat), "
-        "or hold few independent draws (effective sample size). Means and intervals of the weights "
-        "may be off by more than chance."
+        "or have a small effective sample size. Means and intervals of the weights may be wrong by "
+        "more than Monte Carlo error."
     )
     remedy = (
-        "Draw more (`fit.posterior(4000)`), from another seed, and see whether the weights stay. "
-        "Divergences that remain, and chains that never agree, mean several modes or a prior that "
-        "the data hardly change: use fewer models or covariates, or the convex weights of `by=`."
+        "Use more draws (`fit.posterior(4000)`) and another seed, and see whether the weights "
+        "agree. Divergences that remain, and chains that never agree, mean several modes or a "
+        "prior that the data hardly change: use fewer models or covariates, or the convex "
+        "weights of `by=`."
     )
     example = (4, 500, 3, 1.04, 120.0)
 
@@ -96,7 +98,7 @@ class PosteriorDoubtful(Remark):
 
     def _message(self) -> str:
         return (
-            f"The draws of the posterior are doubtful: of {self.chains} chains of {self.draws} "
-            f"draws, {self.divergences} draws diverged, R-hat is up to {self.rhat:.3f}, and the "
-            f"effective sample size down to {self.ess:.0f}."
+            f"The draws of the posterior are unreliable: in {self.chains} chains of {self.draws} "
+            f"draws, {self.divergences} draws diverged, the largest R-hat is {self.rhat:.3f}, and "
+            f"the smallest effective sample size {self.ess:.0f}."
         )

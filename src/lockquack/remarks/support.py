@@ -23,7 +23,10 @@ class SlowEdge(Remark):
         "variance: single observations near the edge can dominate it, and standard errors are too "
         "small."
     )
-    remedy = "Use `Hyvarinen(transform='log')` or `'logit'`, whose weight takes the edge away."
+    remedy = (
+        "Use `Hyvarinen()`, `Hyvarinen(transform='log')` or `'logit'`, which scores the outcome on "
+        "the log (logit) scale, where there is no edge."
+    )
     example = ((0.0,),)
 
     edges: tuple[float, ...]
@@ -34,7 +37,7 @@ class SlowEdge(Remark):
             "because the densities fall to zero too slowly there, like a low power of the "
             "distance. The standard errors of scores and weights are too small. With ",
             WEIGHTED_BY_LOG,
-            ", or a model of a transformed outcome, there is no such edge.",
+            ", or a model for a transformed outcome, there is no such edge.",
         )
 
 
@@ -46,10 +49,10 @@ class DifferentSupports(Remark):
     category = SupportWarning
     title = "Models that allow different outcomes"
     meaning = (
-        "A mixture allows every outcome that one of them allows, a log-linear pool only those that "
-        "all models with weight allow."
+        "A mixture allows every outcome that one of the models allows, a log-linear pool only "
+        "those that all models with positive weight allow."
     )
-    remedy = "Decide which outcomes are possible, and use models that say the same."
+    remedy = "Decide which outcomes are possible, and use models with that support."
     example = ((("normal", float("-inf"), float("inf")), ("gamma", 0.0, float("inf"))),)
 
     #: Name and both ends.
@@ -64,7 +67,8 @@ class DifferentSupports(Remark):
         each = "; ".join(f"{name!r} on ({low:g}, {high:g})" for name, low, high in self.supports)
         return (
             f"The models have different supports: {each}. A mixture allows every outcome that one "
-            "of them allows, a log-linear pool only those that all models with weight allow."
+            "of them allows, a log-linear pool only those that all models with positive weight "
+            "allow."
         )
 
 
@@ -74,7 +78,7 @@ class NormaliserUnchecked(Remark):
 
     code = "normaliser-unchecked"
     category = SupportWarning
-    title = "A normaliser that may not exist"
+    title = "The pool may have no normalising constant"
     meaning = (
         "The weights need not sum to one, and the models are known at the observed outcomes only: "
         "whether the pool can be normalised was not checked."
@@ -87,6 +91,6 @@ class NormaliserUnchecked(Remark):
     def _message(self) -> str:
         return (
             f"Model {self.model!r} is known at the observed outcomes only, so it could not be "
-            "checked that the pool has a normaliser: with heavy tails and a small sum of weights "
-            "it may have none."
+            "checked whether the pool can be normalised: with heavy tails and a small sum of "
+            "weights it may not be."
         )

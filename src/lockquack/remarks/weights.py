@@ -20,10 +20,10 @@ class ModelsAlike(Remark):
 
     code = "models-alike"
     category = IdentifiabilityWarning
-    title = "Models that say the same"
+    title = "Models that predict the same"
     meaning = (
         "The scores of these models, and of their pools, differ by less than their Monte Carlo "
-        "error. The sum of their weights means something; how it is split does not."
+        "error. The sum of their weights is meaningful; how it is split among them is not."
     )
     remedy = "Leave one of them out, or report the sum of their weights."
     example = (("normal", "student"), 0.62)
@@ -34,9 +34,9 @@ class ModelsAlike(Remark):
 
     def _message(self) -> str:
         return (
-            f"The models {listed(self.models)} cannot be told apart: their scores, and those of "
-            "their pools, differ by less than their Monte Carlo error. Together they have weight "
-            f"{self.weight:.3f}; how it is split among them means nothing."
+            f"The models {listed(self.models)} cannot be distinguished: their scores, and those "
+            "of their pools, differ by less than their Monte Carlo error. Together they have "
+            f"weight {self.weight:.3f}; how it is split among them is arbitrary."
         )
 
 
@@ -60,9 +60,9 @@ class WeightsUndetermined(Remark):
 
     def _message(self) -> str:
         return (
-            f"The weights of {listed(self.models)} are not determined one by one: some shifts of "
-            "weight among these models leave the score unchanged within its Monte Carlo error. "
-            "Other splits predict as well."
+            f"The weights of {listed(self.models)} are not determined individually: some shifts "
+            "of weight among these models leave the score unchanged within its Monte Carlo error. "
+            "Other splits predict equally well."
         )
 
 
@@ -74,12 +74,14 @@ class FewObservations(Remark):
     category = IdentifiabilityWarning
     title = "Too few observations for standard errors"
     meaning = (
-        "So few observations do not tell how much weights and scores would differ with other data. "
+        "So few observations do not show how much weights and scores would vary with other data. "
         "In simulations, 90 % intervals contained the right weight in one of three cases with two "
         "observations, and in fewer than three of four with fewer than ten. So standard errors and "
-        "intervals are left blank; `fit.bootstrap()` draws weights all the same."
+        "intervals are left blank; `fit.bootstrap()` still draws weights."
     )
-    remedy = "Take equal weights (`lq.equal`), or more observations."
+    remedy = (
+        "Use `lq.pseudo_bma`, or `lq.equal` if no model is clearly bad; or use more observations."
+    )
     example = (2, 10)
 
     count: int
@@ -101,15 +103,15 @@ class FewDecide(Remark):
     category = InfluenceWarning
     title = "A few observations decide"
     meaning = (
-        "Without one of these observations at least a quarter of the weight would go to other "
-        "models, and the other observations agree on that: by their scores alone the weights "
-        "without it are better by a standard error or more. At least two fifths of the variance "
-        "of the weights come from it, so that their standard errors are unreliable."
+        "Without one of these observations, at least a quarter of the weight would go to other "
+        "models, and the other observations support that: by their scores alone, the weights "
+        "fitted without it are better by a standard error or more. At least two fifths of the "
+        "variance of the weights come from it, so their standard errors are unreliable."
     )
     remedy = (
-        "Look at the observation: is it right, and do the models mean to describe it? "
-        "`fit.influence()` shows all of them. Where an outcome near an edge of the support "
-        "decides, score other coordinates, as `Hyvarinen()` chooses them by itself."
+        "Look at the observation: is it correct, and should the models describe it? "
+        "`fit.influence()` shows the influence of every observation. If an outcome near an edge "
+        "of the support decides, use `Hyvarinen()`, which scores log y or logit y where needed."
     )
     example = (("observation 119",), 178, (("normal", 0.28, 0.0), ("lognormal", 0.72, 1.0)))
 
@@ -129,10 +131,11 @@ class FewDecide(Remark):
         changes = ", ".join(
             f"{name!r} {without:.2f} instead of {full:.2f}" for name, full, without in most
         )
-        also = f"; {', '.join(more)} matter too" if more else ""
+        few = "One" if not more else str(len(self.observations))
+        also = f"; {', '.join(more)} also matter{'' if more[1:] else 's'}" if more else ""
         return (
-            f"The weights depend on {len(self.observations)} of {self.count} observations: without "
-            f"{first} they would be {changes}{also}."
+            f"{few} of {self.count} observations largely determine{'' if more else 's'} the "
+            f"weights: without {first}, they would be {changes}{also}."
         )
 
 
@@ -144,13 +147,12 @@ class MissingCovariate(Remark):
     category = IdentifiabilityWarning
     title = "A covariate that is missing at some observations"
     meaning = (
-        "The weights depend on a number that is not known (NaN) at these observations. They get "
-        "the average of the weights at all values of it, which assumes that it is missing by "
-        "chance."
+        "The weights depend on a covariate that is missing (NaN) at these observations. They get "
+        "the weights averaged over all its values, which assumes that it is missing at random."
     )
     remedy = (
-        "Fill in what is missing, leave these observations out of all models, or say that missing "
-        "is a group of its own: `by=lq.Groups(np.isnan(x))`."
+        "Impute the missing values, leave these observations out of all models, or make them "
+        "a group of their own: `by=lq.Groups(np.isnan(x))`."
     )
     example = ("age", 12, 300)
 
@@ -161,7 +163,7 @@ class MissingCovariate(Remark):
     def _message(self) -> str:
         return (
             f"At {self.missing} of {self.count} observations {self.covariate} is missing; their "
-            "weights are the average over all values of it."
+            "weights are averaged over all its values."
         )
 
 
@@ -171,11 +173,11 @@ class UnseenGroups(Remark):
 
     code = "unseen-groups"
     category = IdentifiabilityWarning
-    title = "Groups that were not seen"
+    title = "Groups without observations in the fit"
     meaning = (
-        "The weights depend on a covariate, and these groups were not among the observations. They "
+        "The weights depend on a covariate, and these groups were not in the data of the fit. They "
         "get the mean of the weights of all groups that were; where weights are drawn from a "
-        "posterior, the weights of a group drawn from the population of groups."
+        "posterior, the weights of a new group drawn from the population of groups."
     )
     remedy = "Check for misspelt labels. If the groups are new, nothing needs to be done."
     example = ("county", ("Lake", "Cook"))
@@ -203,16 +205,18 @@ class ModesApart(Remark):
 
     code = "modes-apart"
     category = IdentifiabilityWarning
-    title = "Modes that lie apart"
-    meaning = "The Hyvärinen score of a mixture hardly sees the proportions of separate modes."
+    title = "Separate modes"
+    meaning = (
+        "The Hyvärinen score of a mixture hardly depends on the proportions of separate modes."
+    )
     remedy = "Fit the weights by the log score: `rule='log'`, or `lq.stack`."
     example = ()
 
     def _message(self) -> str:
         return Text(
-            "The models lie apart: at most observations one of them has nearly all the density. "
-            "The Hyvärinen score of a mixture hardly sees the proportions of separate modes, so "
-            "these weights mean little. Use ",
+            "The models hardly overlap: at most observations one of them has nearly all the "
+            "density. The Hyvärinen score of a mixture hardly depends on the proportions of "
+            "separate modes, so these weights mean little. Use ",
             LOG_SCORE,
             " for them.",
         )
@@ -225,7 +229,7 @@ class ParameterAtBound(Remark):
     code = "parameter-at-bound"
     category = IdentifiabilityWarning
     title = "A parameter at its bound"
-    meaning = "The observations do not determine the order of the pool."
+    meaning = "The power p of the Hölder pool is not identified by the data."
     remedy = "Fix it, such as `Hoelder(-1)`, or fit by the log score."
     example = ("power", -10.0)
 
@@ -235,7 +239,7 @@ class ParameterAtBound(Remark):
     def _message(self) -> str:
         return (
             f"The {self.parameter} of the pool is at its bound ({self.value:.3g}): the data do not "
-            "determine it. Fix it, or use another rule."
+            "identify it. Fix it, or use another rule."
         )
 
 
@@ -247,16 +251,16 @@ class PhasesAtCap(Remark):
     category = IdentifiabilityWarning
     title = "Phases at their cap"
     meaning = (
-        "Phases any further apart would give the density a zero, which the Hyvärinen score would "
-        "reward."
+        "Larger phase differences would create a zero in the density, which the Hyvärinen score "
+        "wrongly rewards."
     )
     remedy = "Fit by the log score, which needs no cap, or fix the phases."
     example = ()
 
     def _message(self) -> str:
         return Text(
-            "Phases are at the cap of .99 π that keeps the density from having zeros, which the "
-            "Hyvärinen score would reward. ",
+            "Phase differences are at their cap of .99 π. Larger ones would create a zero in the "
+            "density, which the Hyvärinen score wrongly rewards. ",
             LOG_SCORE,
             " needs no cap.",
         )

@@ -44,7 +44,7 @@ class Hyvarinen(ScaledRule):
 
     whose weight h vanishes at the edges. Densities that do not vanish there (exponential,
     half-normal, gamma with a shape up to 2, beta) need it; others profit from it, because the
-    plain score of a positive outcome rests on the few smallest ones.
+    plain score of a positive outcome depends on the few smallest ones.
 
     Parameters
     ----------

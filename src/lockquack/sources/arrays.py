@@ -54,7 +54,7 @@ def from_arrays(
     transform: str | None = None,
     weights: Any = None,
 ) -> Model:
-    r"""Take a model from arrays of log densities and, if known, their derivatives in the outcome.
+    r"""Make a model from arrays of log densities and, if known, their derivatives by the outcome.
 
     .. math::
 
@@ -93,8 +93,9 @@ def from_arrays(
         such as ``"poisson"``, is remembered and refused there.
     transform
         ``"log"``, ``"sqrt"`` or another name of :func:`from_family` if the arrays are of that
-        function of y: log densities of log y and their derivatives in log y. They get the
-        Jacobian; ``y`` is given **on its natural scale**, ``support`` on that of the model.
+        function of y: log densities of log y and their derivatives with respect to log y.
+        They get the Jacobian; ``y`` is given **on its natural scale**, ``support`` on that of the
+        model.
     weights
         Case weights: how often each observation counts; see :meth:`Model.with_weights`.
 

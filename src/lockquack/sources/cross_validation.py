@@ -144,7 +144,17 @@ def cross_validate(
 def require_function(fit: Any) -> None:
     """Refuse what cannot be called."""
     if not callable(fit):
-        raise ParameterError(f"fit must be a function fit(train, test); got {fit!r}.")
+        raise ParameterError(
+            "fit must be a function fit(train, test) that fits the model to the rows train and "
+            f"returns a model of the rows test; got {_in_short(fit)}."
+        )
+
+
+def _in_short(given: Any) -> str:
+    """Name what was given, in one line."""
+    short = isinstance(given, str | int | float | None) and len(repr(given)) <= 60
+    kind = type(given).__name__
+    return repr(given) if short else f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
 def open_folder(

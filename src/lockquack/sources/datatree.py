@@ -79,7 +79,7 @@ def from_datatree(
     sampled.
 
     The variables of all groups should have the outcome's name. Where ``log_likelihood`` holds a
-    single variable of another name, as Stan's ``log_lik``, it is taken for that of the
+    single variable of another name, as Stan's ``log_lik``, it is treated as that of the
     variable in ``observed_data`` that has its shape, if there is only one.
 
     Draws that are dask arrays, and those of a large file, stay where they are and are read chunk

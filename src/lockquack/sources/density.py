@@ -170,7 +170,9 @@ def described(source: S, name: str, parts: Sequence[str] = (), *, original: bool
     if source.has_atoms:
         reasons.append("it has atoms: single outcomes with a probability, not a density")
     if not source.differentiable:
-        reasons.append("its derivatives in the outcome are not known to the library it comes from")
+        reasons.append(
+            "its derivatives with respect to the outcome are not known to the library it comes from"
+        )
     edges: tuple[Edge, ...] = ()
     if not source.has_atoms:
         edges, problem = find_edges(source, names[1:] if names[0] == "mixture" else names[:1])

@@ -79,7 +79,7 @@ class PointwiseSource(Source):
 
     @override
     def derivatives(self, chain: int, draws: slice, obs: slice) -> tuple[Array, Array]:
-        raise self._no_draws("its derivatives in the outcome are not known")
+        raise self._no_draws("its derivatives with respect to the outcome are not known")
 
     @override
     def all_logp(self, obs: slice) -> Array:
@@ -95,7 +95,9 @@ class PointwiseSource(Source):
 
     @override
     def require_derivatives(self) -> None:
-        raise self._no_draws("it has no Hyvärinen score, which needs derivatives in the outcome")
+        raise self._no_draws(
+            "it has no Hyvärinen score, which needs derivatives with respect to the outcome"
+        )
 
     @override
     def stored_loo(self) -> tuple[Array, Array]:
@@ -144,10 +146,10 @@ def from_elpd(
     as ``arviz.loo``, ``reloo``, ``loo_kfold``, ``lfo_cv`` and ``waic`` return them, in ArviZ
     before and after 1.0, with ``pointwise=True``. That is enough to stack, for
     :func:`pseudo_bma`, :func:`select` and :func:`compare`, but for nothing that needs the model's
-    density. Values of Pareto k̂ come along and are remarked on as usual; scores of K-fold and
+    density. Values of Pareto k̂ are included and remarked on as usual; scores of K-fold and
     leave-future-out cross-validation count as held out.
 
-    The outcomes are not among them, so it cannot be seen whether two models are of the same ones
+    The outcomes are not among them, so it cannot be seen whether two models describe the same ones
     in the same order, except by their labels and number: give ``y`` where you can. Do not
     trust sums of scores of different kinds, such as leave-one-out beside leave-future-out.
 

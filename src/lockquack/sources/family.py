@@ -225,10 +225,11 @@ def from_family(
     weights: Any = None,
     **parameters: Any,
 ) -> Model:
-    r"""Take a model from its likelihood's name and draws of the likelihood's parameters.
+    r"""Make a model from its likelihood's name and draws of the likelihood's parameters.
 
-    The derivatives in y are exact; discrete families have none, and log scores only. Nothing of
-    size draws × observations is stored: densities are computed tile by tile as they are read.
+    The derivatives with respect to y are exact; discrete families have none, and log scores only.
+    Nothing of size draws × observations is stored: densities are computed tile by tile as they
+    are read.
 
     Parameters
     ----------
@@ -269,7 +270,7 @@ def from_family(
 
     Examples
     --------
-    A model of y and a model of log y, ready to be combined on the scale of y:
+    A model for y and a model for log y, ready to be combined on the scale of y:
 
     >>> import numpy as np
     >>> import lockquack as lq

@@ -321,5 +321,5 @@ def _unreadable(text: str) -> ParameterError:
     shown = text if len(text) < 200 else f"{text[:200]}..."
     return ParameterError(
         f"Cannot read the family {shown!r}. Write it like normal(mu=mu, sigma=sigma), or "
-        "normal(mu=alpha + beta * x, sigma=sigma, transform=log) for a model of log y."
+        "normal(mu=alpha + beta * x, sigma=sigma, transform=log) for a model for log y."
     )

@@ -79,7 +79,12 @@ def unusable(name: str, value: float, where: str) -> NonFiniteError:
     why = ""
     if np.isfinite(value):
         what = "log density" if name == "logp" else "derivative of a log density"
-        why = f" No {what} is that large, and powers of it would overflow: look how it was made."
+        why = f" No {what} is that large, and powers of it would overflow: check how it was made."
+    elif name == "logp" and value == -np.inf:
+        why = (
+            " The model gives this outcome density 0 at that draw. Check the support and the data, "
+            "or drop the observation from all models."
+        )
     return NonFiniteError(f"{name} is {value} at {where}.{why}")
 
 

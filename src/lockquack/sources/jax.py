@@ -51,8 +51,8 @@ def from_jax(
 
     .. math:: \texttt{log\_density}(y_i, \theta_s, \texttt{**}x_i) = \log f(y_i \mid \theta_s, x_i)
 
-    The derivatives in y are JAX's own, forward over forward, and everything is computed in
-    float64 whatever the session's setting, which is left as it was.
+    The derivatives with respect to y are JAX's own, forward over forward, and everything is
+    computed in float64 whatever the session's setting, which is left as it was.
 
     Automatic differentiation does not see kinks, jumps and atoms: name the likelihood where it
     is a Laplace, uniform, truncated, censored or discrete one, so that scores that need a

@@ -92,8 +92,8 @@ def _require_known(
         )
     if isinstance(x, Mapping) and set(x) - set(regressions):
         raise ParameterError(
-            f"x has covariates for {sorted(set(x) - set(regressions))[0]!r}; the parameters that "
-            f"are a linear_predictor are {', '.join(regressions)}."
+            f"x has the key {sorted(set(x) - set(regressions))[0]!r}, which is neither a model nor "
+            f"a regression parameter ({', '.join(regressions)})."
         )
 
 

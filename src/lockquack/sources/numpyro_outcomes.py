@@ -216,7 +216,7 @@ def _require_whole(site: Site) -> None:
             f"The site {site.name!r} is scaled by {np.max(scale):g} (handlers.scale): its draws "
             "are of a posterior to which all outcomes contribute more or less than once, and "
             "leaving one out is not what leave-one-out formulas assume. Draw with a scale of 1. "
-            "Scales that differ between observations are taken for case weights."
+            "Scales that differ between observations are treated as case weights."
         )
     if not np.all([np.all(mask) for mask in site.inner_masks]):
         raise UnsupportedError(

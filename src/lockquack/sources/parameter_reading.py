@@ -50,11 +50,22 @@ def as_parameter(name: str, given: Any, observations: Observations, event: Shape
     if isinstance(given, LinearPredictor):
         return _fitting(title, given, observations, event)
     if isinstance(given, pd.Series):
+        _require_one_each(title, given, observations)
         given = from_pandas(given, observations.dims[0], "", named=False)
     values = np.asarray(as_numeric(f"Parameter {title!r}", given, ParameterError), np.float64)
     if isinstance(given, xr.DataArray):
         return _from_dataarray(title, given.copy(data=values), observations, event)
     return _from_array(title, values, observations, event)
+
+
+def _require_one_each(title: str, given: pd.Series[Any], observations: Observations) -> None:
+    """Refuse a Series of another length than there are observations, such as one of draws."""
+    if len(observations.dims) == 1 and len(given) != observations.n:
+        raise ParameterError(
+            f"Parameter {title!r}: a Series is read as one value per observation; this one has "
+            f"{len(given)} values for {observations.n} observations. For draws of a single chain "
+            "give series.to_numpy()[None]."
+        )
 
 
 def require_domain(

@@ -42,7 +42,7 @@ def refit(
     do :func:`stack`, :func:`lock`, :func:`compare` and ``logpdf(loo=True)``. What it predicts
     for all data, or new ones, is unchanged.
 
-    Where many observations have a high k̂, the model is surprised by much of the data: mend the
+    Where many observations have a high k̂, the model does not fit much of the data: fix the
     model, or cross-validate all of it with :func:`cross_validate`.
 
     Parameters
@@ -61,8 +61,8 @@ def refit(
     Returns
     -------
     Model
-        The same model. ``model.loo().how`` says how the prediction of each observation was had,
-        and so does ``fit.diagnostics()``.
+        The same model. ``model.loo().how`` says how the prediction of each observation was
+        obtained, and so does ``fit.diagnostics()``.
 
     Examples
     --------

@@ -326,7 +326,7 @@ SNIPPETS = {
 
 @own_arithmetic
 def stan_code(family: str, transform: str | None = None) -> str:
-    """Write the generated quantities with which a Stan program tells its derivatives in y.
+    """Write the generated quantities by which a Stan program returns derivatives by the outcome.
 
     The names of data and parameters, and which of them have an index, are for you to adapt:
     outcomes ``y[1:N]``, locations ``mu[i]`` per observation, scales that are shared.
