@@ -130,7 +130,9 @@ def test_what_is_known_of_the_whole_is_known_of_a_chain(given):
     some = chain.restrict(slice(5, 9))
     assert some.case_weights.tolist() == [6.0, 7.0, 8.0, 9.0]
     np.testing.assert_array_equal(some.all_logp(slice(0, 4)), chain.all_logp(slice(5, 9)))
-    forecast = lq.from_quantiles([0.25, 0.5, 0.75], np.outer([0.5, 1.0, 2.0], np.ones(N)), y=given[1]).source
+    forecast = lq.from_quantiles(
+        [0.25, 0.5, 0.75], np.outer([0.5, 1.0, 2.0], np.ones(N)), y=given[1]
+    ).source
     of_it = ChainSource.of(forecast, 0)
     assert of_it.known_where == forecast.known_where
     assert not of_it.is_sample
