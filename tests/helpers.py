@@ -9,6 +9,7 @@ import numpy as np
 
 import lockquack as lq
 from lockquack.errors import LockquackWarning
+from lockquack.families import Mixture, get_family
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitters import fitter_for
 from lockquack.fitting.objective import Objective
@@ -100,3 +101,8 @@ def pose_pair(operator, rule, densities, concentration, **options):
 def unheard(models):
     """Return the same models as if nothing had been remarked on them yet."""
     return {name: lq.Model(model.source) for name, model in models.items()}
+
+
+def mixture(names):
+    """The mixture of families by name."""
+    return Mixture([get_family(name) for name in names])

@@ -166,7 +166,7 @@ class Bench:
         """Fit a method to all observations, then to all folds but one, scored on that one."""
         method = self._for_these_models(method)
         concentration = np.full(len(self.models), method.concentration)
-        self._look_for(method)
+        self._grant(method.operator, method.rule)
         loo = self.scores == "loo"
         solved = solve(self.sources, method, self.gathered, concentration, loo=loo)
         fitter, solution = solved.fitter, solved.solution
@@ -289,11 +289,8 @@ class Bench:
         """Whether the models were evaluated wherever a rule wants it."""
         return set(rule.wishes) <= set(self.gathered.densities.tables)
 
-    def _look_for(self, method: Method) -> None:
-        """Find out what a rule wants to know that no other did; the next has it too."""
-        self._grant(method.operator, method.rule)
-
     def _grant(self, operator: Operator, rule: Rule) -> None:
+        """Find out what a rule wants to know that no other did; the next has it too."""
         known = self.gathered.pareto_k
         found = grant(self.gathered, self.sources, operator, rule, self.scores)
         self.gathered = replace(found, pareto_k=known)

@@ -75,7 +75,7 @@ def solve(
         return _sample(models, method, gathered, concentration, loo=loo)
     fitter = method.pose(gathered, concentration)
     if not needs_no_normaliser(fitter.objective):
-        return _resolve(models, method, gathered, concentration, loo=loo)
+        return _refine(models, fitter.settled(), gathered, loo=loo)
     names, log_norms = tuple(models), _LogNorms(models, gathered, loo)
     if not fitter.is_optimum:
         solution = fitter.solve()
@@ -83,22 +83,10 @@ def solve(
     return _solve_believably(names, method, gathered, concentration, log_norms)
 
 
-def _resolve(
-    models: Mapping[str, Source],
-    method: Method,
-    gathered: Gathered,
-    concentration: Array,
-    *,
-    loo: bool,
-) -> Solved:
-    """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
-    fitter = method.pose(gathered, concentration).settled()
-    return _refine(models, fitter, gathered, loo=loo)
-
-
 def _refine(
     models: Mapping[str, Source], fitter: Fitter, gathered: Gathered, *, loo: bool
 ) -> Solved:
+    """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
     found = fitter.solutions()
     asks_nodes = bool(gathered.node_groups) and not fitter.objective.operator.normalised
     for _ in range(_REFINEMENTS if asks_nodes else 0):

@@ -20,7 +20,7 @@ from lockquack.models.containers import (
 )
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import Observations, as_observations
+from lockquack.models.observations import SAMPLE_DIMS, Observations, as_observations
 from lockquack.models.transformed import on_natural_scale
 from lockquack.numeric import as_numeric
 from lockquack.sources.datatree import as_tree
@@ -182,7 +182,7 @@ def read_tree(idata: Any) -> xr.DataTree:
             f"There is no group 'posterior'; there are {', '.join(tree.children) or 'none'}."
         )
     posterior = tree["posterior"].to_dataset()
-    missing = [dim for dim in ("chain", "draw") if dim not in posterior.dims]
+    missing = [dim for dim in SAMPLE_DIMS if dim not in posterior.dims]
     if missing:
         raise ShapeError(
             f"The posterior has no dimension {missing[0]!r}; it has {tuple(posterior.dims)}."
@@ -345,7 +345,7 @@ def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> 
             "of its draws."
         )
     dims = model[name].type.dims if has_dims(model[name]) else (...,)
-    values = posterior[name].transpose("chain", "draw", *dims).values
+    values = posterior[name].transpose(*SAMPLE_DIMS, *dims).values
     expected = tuple(variable.type.shape)
     fits = len(expected) == values.ndim - 2 and all(
         a is None or a == b for a, b in zip(expected, values.shape[2:], strict=True)
