@@ -7,7 +7,7 @@ the tables of the documentation read it. To add a method, add it to the list.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,10 @@ class Varying:
 
     def pose(self, objective: Objective, kind: type[VaryingFitter]) -> VaryingFitter:
         """Set up what is to be minimised, and how."""
-        known = {each.name: getattr(objective, each.name) for each in fields(Objective)}
         seed, shrinkage = None, self.shrinkage
         if shrinkage is None:
             seed, shrinkage = self.random_seed, np.inf
+        known = objective.common_fields()
         return kind(VaryingObjective(**known, basis=self.basis, shrinkage=shrinkage), seed)
 
 

@@ -34,6 +34,7 @@ from lockquack.models.source import Source
 from lockquack.operators.base import Places
 from lockquack.operators.pool import Pool
 from lockquack.operators.reduced import leave_out
+from lockquack.prediction.members import are_evaluable
 from lockquack.prediction.nodes import NodeGroup, lay_nodes, refine_nodes
 from lockquack.remarks.base import Remark
 from lockquack.remarks.limits import (
@@ -248,8 +249,7 @@ class _LogNorms:
     @property
     def can(self) -> bool:
         """Whether pools can be normalised."""
-        evaluable = all(m.can.evaluate and m.observations.d == 1 for m in self.models.values())
-        return bool(self.gathered.node_groups) or evaluable
+        return bool(self.gathered.node_groups) or are_evaluable(self.models)
 
     def short(self, objective: Objective, x: Array) -> float | None:
         """Return the log score of a pool that falls short of one model; None if it does not."""

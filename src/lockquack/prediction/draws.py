@@ -23,7 +23,7 @@ from typing_extensions import override
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.models.source import Source
-from lockquack.operators import Linear, Operator
+from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.prediction.members import remedies
 from lockquack.prediction.vectors import ModelTarget
@@ -186,8 +186,7 @@ class _Member:
     def draw(self, obs: int, count: int, rng: np.random.Generator) -> Array:
         """Draw outcomes of one observation, (count, d)."""
         if self.outcomes is None or self.weights is None:
-            alone = Pool(Linear(), np.ones(1), 1)
-            target = ModelTarget({self.name: self.source}, alone, obs, loo=self.loo)
+            target = ModelTarget({self.name: self.source}, Pool.of_one(), obs, loo=self.loo)
             return target.draw_component(0, count, rng)
         weights = self.weights[:, obs]
         chosen = rng.choice(len(weights), size=count, p=weights / weights.sum())
