@@ -284,7 +284,7 @@ def quack(
     if rule is None:
         rule = "log" if are_evaluable(sources_of(models)) else "hyvarinen"
         scale = None if rule == "log" else scale  # it belongs to the score that was not chosen
-    method = replace(_method(Superposition(phases), rule, scale), only_certain=chosen)
+    method = replace(_method(Superposition(phases), rule, scale), must_beat_best_model=chosen)
     return combine_by(
         models,
         method,

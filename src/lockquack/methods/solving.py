@@ -135,7 +135,7 @@ def _solve_believably(
     Where there is none, the model with the lowest log score is left out, and models that the score
     does not see are. What is left in the end at the latest, the best model, stands the test.
     """
-    trials = _Trials(names, method.rule.label, log_norms, method.only_certain)
+    trials = _Trials(names, method.rule.label, log_norms, method.must_beat_best_model)
     while True:
         fitter = method.pose(gathered, concentration).settled()
         objective, found = fitter.objective, fitter.solutions()
@@ -165,7 +165,7 @@ class _Trials:
     rule: str
     log_norms: _LogNorms
     #: Whether a pool must be known to be no worse than one of the models.
-    only_certain: bool = False
+    must_beat_best_model: bool = False
     #: What the log score of the pool that the score likes best is at most, if it was given up.
     at_most: float | None = None
     #: Its bounds, if it was given up because these leave it open whether it is worth anything.
@@ -211,7 +211,7 @@ class _Trials:
 
     def _is_open(self, at_least: float, alone: float) -> bool:
         """Whether it must be known, and is not, that a pool is no worse than a model alone."""
-        return self.only_certain and not self.log_norms.can and at_least < alone - SMALL
+        return self.must_beat_best_model and not self.log_norms.can and at_least < alone - SMALL
 
     def remarks(self, objective: Objective, x: Array) -> tuple[Remark, ...]:
         """Say what was given up, and what is still not known."""

@@ -18,7 +18,7 @@ from lockquack.models.source import Source
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.distribution import PooledDistribution, distribution_of
-from lockquack.prediction.draws import WeightedDraws, stored_outcomes
+from lockquack.prediction.draws import WeightedDraws, generated, left_out, stored_outcomes
 from lockquack.prediction.members import components, predictive_densities
 from lockquack.prediction.nodes import NodeGroup, general_pools
 from lockquack.quadrature.curves import (
@@ -136,7 +136,7 @@ def quantiles_of(
 ) -> tuple[Array, Array]:
     """Quantiles of the models' predictions of single numbers, (K, level, n); Pareto k̂, (K, n)."""
     require_draws(models)
-    models = {name: model.left_out() if loo else model for name, model in models.items()}
+    models = left_out(models) if loo else models
     found = np.stack([_all_levels(*each, levels, loo, random_seed) for each in models.items()])
     return found[:, :-1], found[:, -1]
 
@@ -187,9 +187,7 @@ def draw_from(name: str, model: Source, obs: slice, loo: bool, rng: np.random.Ge
         return _quantiles(model, obs, loo)
     size = (model.n_samples, n, model.n_components)
     if model.outcome_draws is None:
-        each = np.arange(model.n_draws)
-        drawn = [model.draw_outcomes(chain, each, obs, rng) for chain in range(model.n_chains)]
-        outcomes = np.stack(drawn).reshape(size)
+        outcomes = generated(model, obs, rng).reshape(size)
     else:
         outcomes = stored_outcomes(name, model, obs).reshape(size).astype(np.float64)
     logs, pareto_k = model.draw_weights(obs, loo=loo)

@@ -117,13 +117,15 @@ def drawn_mixture(
 ) -> WeightedDraws:
     """Mix an outcome of each draw of the models, component by component of the outcomes."""
     _require_known(models, pool.operator)
-    models = _left_out(models) if loo else models
+    models = left_out(models) if loo else models
     draws, weights = [], []
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
-        outcomes = (
-            _generated(model, rng) if model.outcome_draws is None else stored_outcomes(name, model)
-        )
+        if model.outcome_draws is not None:
+            outcomes = stored_outcomes(name, model)
+        else:
+            kind = np.int64 if model.likelihood.discrete else np.float64
+            outcomes = generated(model, slice(0, model.n_obs), rng).astype(kind)
         draws.append(outcomes.reshape(model.n_samples, -1))
         each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1)
         weights.append(np.repeat(share * each, model.n_components, axis=1))
@@ -143,7 +145,7 @@ def sample_mixture(
     _require_known(models, pool.operator, evaluable_too=True)
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     first = next(iter(models.values()))
-    models = _left_out(models) if loo else models
+    models = left_out(models) if loo else models
     members = [_Member.of(name, model, loo=loo) for name, model in models.items()]
     drawn = np.empty((n, first.n_obs, first.n_components))
     for obs in range(first.n_obs):
@@ -221,11 +223,10 @@ def _require_known(
             )
 
 
-def _generated(model: Source, rng: np.random.Generator) -> Array:
-    """Draw an outcome for each draw and observation, (chain, draw, n, component)."""
-    each, everywhere = np.arange(model.n_draws), slice(0, model.n_obs)
-    drawn = [model.draw_outcomes(chain, each, everywhere, rng) for chain in range(model.n_chains)]
-    return np.stack(drawn).astype(np.int64 if model.likelihood.discrete else np.float64)
+def generated(model: Source, obs: slice, rng: np.random.Generator) -> Array:
+    """Draw an outcome for each draw and some observations, (chain, draw, n, component)."""
+    each = np.arange(model.n_draws)
+    return np.stack([model.draw_outcomes(c, each, obs, rng) for c in range(model.n_chains)])
 
 
 def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array:
@@ -239,7 +240,7 @@ def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array
     return values
 
 
-def _left_out(models: Mapping[str, Source]) -> dict[str, Source]:
+def left_out(models: Mapping[str, Source]) -> dict[str, Source]:
     """Return what predicts observations that are left out."""
     return {name: model.left_out() for name, model in models.items()}
 
