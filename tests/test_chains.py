@@ -10,6 +10,7 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.errors import UnsupportedError
+from lockquack.sources.chains import ChainSource
 
 N, SHAPE = 25, (3, 300)
 
@@ -83,6 +84,7 @@ def test_they_can_do_what_the_whole_model_can(given):
     one, other = chains["mode 2"], expected["chain 2"]
     assert one.source.can.evaluate
     assert one.source.can.draw
+    assert one.source.data_names() == {"mu", "sigma", "x", "offset"}
     lq.check(one, thorough=True).require()
     rule = lq.Hyvarinen(transform="log")
     fit = lq.lock({"one": one, "zero": chains["mode 0"]}, rule=rule)
@@ -118,6 +120,22 @@ def test_predictive_draws_go_with_their_chain(given, rng):
         assert model.log_marginal_likelihood is None
         pit = lq.equal({"one": model}, scores="in-sample").pit(loo=False)
         np.testing.assert_allclose(pit, (drawn[c] <= y).mean(axis=0))
+
+
+def test_what_is_known_of_the_whole_is_known_of_a_chain(given):
+    source = regression(given).with_weights(np.arange(1.0, N + 1)).source
+    chain = ChainSource.of(source, 1)
+    assert chain.data_names() == source.data_names()
+    assert chain.split(slice(0, N)) is None
+    some = chain.restrict(slice(5, 9))
+    assert some.case_weights.tolist() == [6.0, 7.0, 8.0, 9.0]
+    np.testing.assert_array_equal(some.all_logp(slice(0, 4)), chain.all_logp(slice(5, 9)))
+    forecast = lq.from_quantiles(
+        [0.25, 0.5, 0.75], np.outer([0.5, 1.0, 2.0], np.ones(N)), y=given[1]
+    ).source
+    of_it = ChainSource.of(forecast, 0)
+    assert of_it.known_where == forecast.known_where
+    assert not of_it.is_sample
 
 
 def test_counts_too(rng):

@@ -182,7 +182,7 @@ def test_all_methods_that_the_models_allow(table):
     beside = {"quack by H", "lock by pairs", "BMA", "select by ML"}
     assert (
         set(methods_of(table).index)
-        == {name for name, each in METHODS.items() if each.is_usual} - beside
+        == {name for name, each in METHODS.items() if each.is_default} - beside
     )
     assert set(table.index[table["kind"] == "model"]) == {"left", "right"}
     assert table.attrs["left_out"] == {}

@@ -12,8 +12,9 @@ from scipy import special, stats
 
 import lockquack as lq
 from lockquack.errors import ParameterError, SmoothnessError, SupportError, UnsupportedError
-from lockquack.families import FAMILIES, Edge, get_family
+from lockquack.families import FAMILIES, Edge
 from lockquack.families.negative_binomial import log_rising
+from tests.helpers import mixture
 
 DISCRETE = sorted(name for name in FAMILIES if FAMILIES[name].discrete)
 
@@ -197,7 +198,7 @@ def test_validation(name):
 
 
 def test_a_mixture_of_counts():
-    family = get_family("mixture", ["poisson", "geometric"])
+    family = mixture(["poisson", "geometric"])
     assert family.discrete
     assert family.support == (0.0, np.inf)
     assert family.edges({}) == (Edge(0.0, 0.0), Edge(1.0, 0.0), Edge(np.inf, 0.0))
@@ -220,13 +221,13 @@ def test_zero_inflation_is_a_mixture_with_few_counts():
         y, {"psi": np.float64(0.7), "mu": np.float64(2.5)}
     )
     p = {"weights": np.array([0.7, 0.3]), "0.mu": np.float64(2.5), "1.mu": np.float64(1e-15)}
-    mixed = get_family("mixture", ["poisson", "poisson"]).logp(y, p)
+    mixed = mixture(["poisson", "poisson"]).logp(y, p)
     np.testing.assert_allclose(inflated, mixed, rtol=1e-13)
 
 
 def test_counts_do_not_mix_with_densities():
     with pytest.raises(ParameterError, match="all discrete, or all continuous.*poisson, gamma"):
-        get_family("mixture", ["poisson", "gamma"])
+        mixture(["poisson", "gamma"])
 
 
 # Through the adapter

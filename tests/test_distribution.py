@@ -702,6 +702,8 @@ def test_offsets_are_asked_for(rng):
     model = lq.from_family("normal", y=offset, mu=mu, sigma=1.0)
     with pytest.raises(ParameterError, match="has an offset"):
         model.with_data(offset[:2], x=x[:2])
+    with pytest.raises(ParameterError, match="offset must be finite; it is nan at row 0"):
+        model.with_data(offset[:2], x=x[:2], offset=[np.nan, 1.0])
     moved = model.with_data(offset[:2], x=x[:2], offset=offset[:2])
     whole = slice(0, 50)
     np.testing.assert_allclose(

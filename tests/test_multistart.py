@@ -9,6 +9,10 @@ from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.multistart import multistart, near, newton
 
 
+def smallest_eigenvalue(found):
+    return np.linalg.eigvalsh(found.hessian).min(initial=np.inf)
+
+
 def rosenbrock(z):
     return rosen(z), rosen_der(z)
 
@@ -59,7 +63,7 @@ def test_rosenbrock(P):
     assert found.objective < 1e-20
     np.testing.assert_allclose(found.hessian, rosen_hess(found.x), atol=1e-6)
     exact = np.linalg.eigvalsh(rosen_hess(np.ones(P))).min()
-    assert found.smallest_eigenvalue == pytest.approx(exact, rel=1e-6)
+    assert smallest_eigenvalue(found) == pytest.approx(exact, rel=1e-6)
     assert found.objectives.shape == (4,)
     assert found.starts[1] == 4
     assert found.starts[0] == (found.objectives < 1e-6).sum() >= 1
@@ -84,7 +88,7 @@ def test_ill_conditioned_quartic(P, size):
     assert found.starts[0] == 3
     # Gradients cannot be better than the rounding of z times the stiffness.
     assert found.stationarity < 1e8 * 1e-14
-    assert found.smallest_eigenvalue / size == pytest.approx(1, abs=0.1)
+    assert smallest_eigenvalue(found) / size == pytest.approx(1, abs=0.1)
     assert multistart(objective, starts, scale=1e8 * size).converged
 
 
@@ -154,7 +158,7 @@ def test_an_exactly_flat_direction_takes_no_steps(P):
     found = newton(overparametrised(target), start, scale=1.0)
     assert found.converged
     np.testing.assert_allclose(softmax(found.x), target, atol=1e-10)
-    assert found.smallest_eigenvalue == pytest.approx(0, abs=1e-8)
+    assert smallest_eigenvalue(found) == pytest.approx(0, abs=1e-8)
     # The gradient has no component along the constant, so the mean stays.
     assert found.x.mean() == pytest.approx(start.mean(), abs=1e-5)
 
@@ -192,7 +196,7 @@ def test_a_start_on_a_saddle_leaves_it(solve):
         found = multistart(lambda z: double_well(z, 0.0), [saddle], scale=1.0)
     assert found.converged
     assert abs(found.x[0]) == pytest.approx(1)
-    assert found.smallest_eigenvalue == pytest.approx(2, rel=1e-6)
+    assert smallest_eigenvalue(found) == pytest.approx(2, rel=1e-6)
 
 
 def test_a_saddle_is_left_towards_the_lower_side():
@@ -213,7 +217,7 @@ def test_monkey_saddles_of_a_product():
     found = newton(product, [0.0, 0.0], scale=1.0)
     assert found.converged
     assert found.x.prod() == pytest.approx(2)
-    assert found.smallest_eigenvalue == pytest.approx(0, abs=1e-7)
+    assert smallest_eigenvalue(found) == pytest.approx(0, abs=1e-7)
 
 
 # ---- where the objective is not finite
@@ -310,7 +314,7 @@ def test_nothing_to_vary():
     assert found.objective == 3
     assert found.x.shape == (0,)
     assert found.hessian.shape == (0, 0)
-    assert found.smallest_eigenvalue == np.inf
+    assert smallest_eigenvalue(found) == np.inf
 
 
 def test_an_objective_that_writes_into_its_argument_does_no_harm():

@@ -295,7 +295,7 @@ def test_densities_and_draws_are_the_same_with_any_number_of_workers(client, dat
     np.testing.assert_array_equal(locally(monkeypatch, answers, 2), expected)
     np.testing.assert_array_equal(answers(), expected)
     # Very many observations: nodes are not kept.
-    monkeypatch.setattr("lockquack.prediction.distribution._KEPT", 23)
+    monkeypatch.setattr("lockquack.prediction.distribution._MOST_AT_ONCE", 23)
     np.testing.assert_array_equal(locally(monkeypatch, answers, 2), expected)
     np.testing.assert_array_equal(answers(), expected)
 

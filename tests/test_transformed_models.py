@@ -13,7 +13,7 @@ from scipy import stats
 
 import lockquack as lq
 from lockquack.errors import ParameterError, SupportError
-from lockquack.models.transformed import on_natural_scale
+from lockquack.models.transformed import TransformedSource, on_natural_scale
 from lockquack.transforms import TRANSFORMS, get_transform
 
 
@@ -133,6 +133,35 @@ def test_new_outcomes_are_given_on_their_natural_scale(rng):
     assert new.observations.coords["obs_id"].tolist() == ["a", "b"]
     with pytest.raises(SupportError, match=r"transform 'log' needs values in \(0, inf\); 1 .*-1"):
         log.with_data([-1.0, 2.0], x=[[0.0], [1.0]])
+
+
+def test_new_data_go_to_the_model_that_has_them(rng):
+    x, y = rng.normal(size=(30, 1)), rng.lognormal(size=30)
+    mu = lq.linear_predictor(x, 0.1 * rng.normal(size=(2, 60, 1)))
+    plain = lq.from_family("normal", y=y, mu=mu, sigma=0.8).source
+    log = lq.from_family("normal", y=y, transform="log", mu=mu, sigma=0.8)
+    assert log.source.data_names() == plain.data_names() == {"mu", "sigma", "x", "offset"}
+    nu = rng.uniform(3, 9, size=30)
+    beside = lq.from_family(
+        "student_t", y=y, transform="log", mu=0.1 * rng.normal(size=(2, 60)), sigma=1.0, nu=nu
+    )
+    fit = lq.stack({"log": log, "beside": beside})
+    new = fit.predict([0.5, 2.0], x=[[0.0], [1.0]], nu=[4.0, 5.0])
+    assert np.isfinite(new.logpdf()).all()
+
+
+def test_what_is_known_of_draws_and_quantiles_is_so_on_either_scale(rng):
+    z = rng.normal(size=(1, 40, 5))
+    drawn = lq.from_draws(z, y=rng.normal(size=5)).source
+    source = on_natural_scale(drawn, "log")
+    assert isinstance(source, TransformedSource)
+    assert source.known_where == drawn.known_where == "is known by draws of outcomes only"
+    assert not source.is_sample
+    with pytest.raises(lq.errors.UnsupportedError) as plain:
+        drawn.require_density()
+    with pytest.raises(lq.errors.UnsupportedError) as transformed:
+        source.require_density()
+    assert str(transformed.value) == str(plain.value)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_groups_of_observations_keep_their_weights(rng, monkeypatch):
     whole = prediction(models, lq.Locking(), x)
     expected = whole.logpdf(), whole.quantile(0.3), whole.mean()
     monkeypatch.setattr("lockquack.models.source._OBS_AT_ONCE", 3)
-    monkeypatch.setattr(distribution, "_KEPT", 2)
+    monkeypatch.setattr(distribution, "_MOST_AT_ONCE", 2)
     parts = prediction(models, lq.Locking(), x)
     assert isinstance(parts._evaluation.pooled, distribution.StreamedDistribution)
     for got, want in zip(

@@ -78,9 +78,12 @@ def stack_jets(jets: Sequence[Jet]) -> Jet:
     return Jet(*map(np.stack, zip(*(jet.parts for jet in jets), strict=True)))
 
 
-def join_jets(jets: Sequence[Jet]) -> Jet:
-    """Join jets along their first axis."""
-    return Jet(*map(np.concatenate, zip(*(jet.parts for jet in jets), strict=True)))
+def join_jets(jets: Sequence[Jet], axis: int = 0) -> Jet:
+    """Join jets along an axis that all their parts have."""
+    if len(jets) == 1:
+        return jets[0]
+    parts = zip(*(jet.parts for jet in jets), strict=True)
+    return Jet(*(np.concatenate(each, axis=axis) for each in parts))
 
 
 def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:

@@ -24,7 +24,7 @@ from scipy.special import expit, log_expit, logit
 from typing_extensions import override
 
 from lockquack.families.base import Edge, confine, exp, outside, worst_edges
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array
 from lockquack.registry import require_known
 
 
@@ -142,12 +142,6 @@ class Transform(ABC):
             slope, first, _ = self._slopes(confine(y, self.domain))
         root = 1.0 / slope
         return Change(root, -2.0 * first * root * root)
-
-    def jet(self, y: Array, jet: Jet, *, multivariate: bool = False) -> Jet:
-        """Bring a jet of z to y."""
-        logp = self.logp(y, jet.logp, multivariate=multivariate)
-        cells = y if multivariate else np.asarray(y)[..., None]
-        return Jet(logp, *self.derivatives(cells, jet.grad, jet.curv))
 
     def edges(self, edges: Iterable[Edge]) -> tuple[Edge, ...]:
         """Bring all edges of the density of z to y, the worst of those that fall together."""

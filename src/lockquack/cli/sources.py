@@ -17,13 +17,15 @@ from lockquack.errors import LockquackError, ParameterError, UnsupportedError, u
 from lockquack.families import get_family
 from lockquack.files.formats import read_tree
 from lockquack.models.containers import (
+    CONSTANT_GROUP,
     LOGP_GROUP,
+    OBSERVED_GROUP,
     divergences,
     log_marginal_likelihood,
     stored_log_likelihood,
 )
 from lockquack.models.model import Model
-from lockquack.models.observations import as_observations
+from lockquack.models.observations import SAMPLE_DIMS, as_observations
 from lockquack.models.source import Source
 from lockquack.models.transformed import TransformedSource, on_natural_scale, preimages
 from lockquack.sources.arrays import from_arrays
@@ -35,7 +37,6 @@ from lockquack.sources.groups import choose_variable
 from lockquack.sources.reading import as_model
 from lockquack.sources.stan import CURV, GRAD, LOG_LIK, compare_log_lik, generated_quantities
 
-_OBSERVED = "observed_data"
 _OF_MODEL = re.compile(r"(?:(?P<model>[^=()]+)=)?(?P<text>\w+(?:\(.*\))?)", re.DOTALL)
 
 T = TypeVar("T")
@@ -181,7 +182,7 @@ def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray
     """Take a table of as many columns as there are outcomes for the log densities, in order."""
     columns = [array for array in draws.values() if array.ndim == 2]
     if len(columns) == n == len(draws):
-        return {LOG_LIK: xr.concat(columns, "obs").transpose("chain", "draw", "obs")}
+        return {LOG_LIK: xr.concat(columns, "obs").transpose(*SAMPLE_DIMS, "obs")}
     arrays = [array for array in draws.values() if array.ndim == 3]
     if len(draws) == 1 and arrays and arrays[0].shape[2] == n:
         return {LOG_LIK: arrays[0]}
@@ -196,7 +197,7 @@ def _from_tree(path: Path, about: About, weights: Any, options: Namespace) -> Mo
     tree = read_tree(path)
     name, y = _outcomes(tree, about, options.var_name)
     variables = dict(outcome.data if outcome else {})
-    for group in ("constant_data", "posterior"):
+    for group in (CONSTANT_GROUP, "posterior"):
         if group in tree.children:
             variables |= {str(k): v for k, v in tree[group].to_dataset().data_vars.items()}
     model = _by_formula(formula, y, variables, transform)
@@ -215,16 +216,16 @@ def _from_tree(path: Path, about: About, weights: Any, options: Namespace) -> Mo
 def _outcomes(tree: xr.DataTree, about: About, var_name: str | None) -> tuple[str, xr.DataArray]:
     """Find the outcomes of a model with a family, and what they are called in the file."""
     outcome, transform = about.outcome, about.transform
-    if outcome is not None and _OBSERVED not in tree.children:
+    if outcome is not None and OBSERVED_GROUP not in tree.children:
         return var_name or _only(tree, LOGP_GROUP) or outcome.name, outcome.y
-    for group in ("posterior", _OBSERVED):
+    for group in ("posterior", OBSERVED_GROUP):
         if group not in tree.children:
             raise UnsupportedError(
                 f"There is no group {group!r}, which a family needs; there are "
                 f"{', '.join(tree.children)}."
             )
-    observed = tree[_OBSERVED].to_dataset()
-    name = choose_variable([*map(str, observed.data_vars)], _OBSERVED, var_name)
+    observed = tree[OBSERVED_GROUP].to_dataset()
+    name = choose_variable([*map(str, observed.data_vars)], OBSERVED_GROUP, var_name)
     y = observed[name]
     if outcome is not None:
         agreeing(as_observations(outcome.y), as_observations(y), transform)

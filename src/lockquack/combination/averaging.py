@@ -17,13 +17,12 @@ from lockquack.errors import (
     unknown_name,
 )
 from lockquack.jets import Array
+from lockquack.models.observations import SAMPLE_DIMS
 from lockquack.numeric import as_count, as_generator, as_numeric
 from lockquack.sampling.samplers import systematic
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
-
-_SAMPLE_DIMS = ("chain", "draw")
 
 
 def average(
@@ -97,7 +96,7 @@ def average(
     counts = np.bincount(owners, minlength=weights.size).tolist()
     parts = []
     for (name, values), count in zip(draws.items(), counts, strict=True):
-        flat = values.stack(sample=_SAMPLE_DIMS, create_index=False).transpose("sample", ...)
+        flat = values.stack(sample=SAMPLE_DIMS, create_index=False).transpose("sample", ...)
         chosen = rng.choice(flat.sizes["sample"], size=count, replace=count > flat.sizes["sample"])
         parts.append(flat.isel(sample=chosen).assign_coords(model=("sample", [name] * count)))
     mixed = xr.concat(parts, dim="sample", join="exact").isel(sample=rng.permutation(n))
@@ -143,20 +142,20 @@ def _labelled(values: Any) -> xr.DataArray:
         if array.ndim < 2:
             raise ParameterError(f"They must be (chain, draw, …); got the shape {array.shape}.")
         rest = [f"quantity_dim_{i}" for i in range(array.ndim - 2)]
-        values = xr.DataArray(array, dims=[*_SAMPLE_DIMS, *rest])
+        values = xr.DataArray(array, dims=[*SAMPLE_DIMS, *rest])
     values = _unstacked(values)
-    if not set(_SAMPLE_DIMS) <= set(values.dims):
+    if not set(SAMPLE_DIMS) <= set(values.dims):
         raise ParameterError(f"They need dimensions chain and draw; got {values.dims}.")
     if not np.isfinite(values.values).all():
         raise NonFiniteError("They hold NaN or infinite values.")
-    return values.drop_vars(_SAMPLE_DIMS, errors="ignore")
+    return values.drop_vars(SAMPLE_DIMS, errors="ignore")
 
 
 def _unstacked(values: xr.DataArray) -> xr.DataArray:
     """Undo ``az.extract``, which stacks chains and draws into one dimension."""
     for dim, index in values.indexes.items():
-        if set(index.names) == set(_SAMPLE_DIMS) and dim in values.dims:
-            plain = values.drop_vars([dim, *_SAMPLE_DIMS])
+        if set(index.names) == set(SAMPLE_DIMS) and dim in values.dims:
+            plain = values.drop_vars([dim, *SAMPLE_DIMS])
             return plain.rename({dim: "draw"}).expand_dims("chain")
     return values
 
@@ -189,7 +188,7 @@ def _named_like(values: xr.DataArray, first: xr.DataArray) -> xr.DataArray:
 
 def _unnamed_dims(values: xr.DataArray) -> list[str]:
     """Return the dimensions that ArviZ, or this module, named after a variable and counted."""
-    dims = [str(dim) for dim in values.dims if dim not in _SAMPLE_DIMS]
+    dims = [str(dim) for dim in values.dims if dim not in SAMPLE_DIMS]
     counted = [
         dim not in values.coords or np.array_equal(values[dim], np.arange(values.sizes[dim]))
         for dim in dims

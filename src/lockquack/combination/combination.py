@@ -426,11 +426,14 @@ class Combination(Fitted):
         return [f"[{self.label}]", *self.names]
 
     def _over_models(self, values: Array, name: str) -> xr.DataArray:
-        if values.ndim == 2:
-            return self.observations.label(values.copy(), {"model": list(self.names)}, name)
-        return xr.DataArray(
-            values.copy(), dims=["model"], coords={"model": list(self.names)}, name=name
-        )
+        return self._labelled(values.copy(), {}, name)
+
+    def _labelled(self, values: Array, leading: Mapping[str, Any], name: str) -> xr.DataArray:
+        """Label values over models and, where there are any, observations."""
+        leading = {**leading, "model": list(self.names)}
+        if values.ndim > len(leading):
+            return self.observations.label(values, leading, name)
+        return xr.DataArray(values, coords=leading, dims=list(leading), name=name)
 
     def _require_models(self) -> Mapping[str, Model]:
         if self.models is None:

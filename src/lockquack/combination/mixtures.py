@@ -91,7 +91,15 @@ def stack(
     """
     stacking = METHODS["stack"]
     return combine_by(
-        models, stacking, prior, scores, random_seed, progressbar, by, shrinkage, weights
+        models,
+        stacking,
+        prior=prior,
+        scores=scores,
+        random_seed=random_seed,
+        progressbar=progressbar,
+        by=by,
+        shrinkage=shrinkage,
+        weights=weights,
     )
 
 
@@ -149,7 +157,9 @@ def bma(
     models = as_models(models)
     known = log_probabilities(models, log_marginal_likelihood, model_prior)
     method = replace(METHODS["BMA"], options={"log_probability": known})
-    return combine_by(models, method, None, scores, random_seed, progressbar)
+    return combine_by(
+        models, method, scores=scores, random_seed=random_seed, progressbar=progressbar
+    )
 
 
 @own_arithmetic
@@ -201,7 +211,9 @@ def pseudo_bma(
     method = METHODS["pseudo-BMA"]
     if bootstrap:
         method = replace(METHODS["pseudo-BMA+"], options={"random_seed": random_seed})
-    return combine_by(models, method, None, scores, random_seed, progressbar)
+    return combine_by(
+        models, method, scores=scores, random_seed=random_seed, progressbar=progressbar
+    )
 
 
 @own_arithmetic
@@ -266,7 +278,9 @@ def select(
         raise ParameterError("Give log_marginal_likelihood with by='marginal_likelihood' only.")
     else:
         method = method_for(Selection(), get_rule(by))
-    return combine_by(models, method, None, scores, random_seed, progressbar)
+    return combine_by(
+        models, method, scores=scores, random_seed=random_seed, progressbar=progressbar
+    )
 
 
 @own_arithmetic
@@ -298,4 +312,4 @@ def equal(
     """
     read = as_models(models)
     method = replace(METHODS["equal"], rule=rule_without_densities(read) or METHODS["equal"].rule)
-    return combine_by(read, method, None, scores, random_seed, progressbar)
+    return combine_by(read, method, scores=scores, random_seed=random_seed, progressbar=progressbar)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lockquack.checks.models import require_same_observations
-from lockquack.errors import LockquackError, ParameterError, unknown_name
+from lockquack.errors import LockquackError, ParameterError, SupportError, unknown_name
 from lockquack.jets import Array
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
@@ -32,13 +32,34 @@ def move_models(
     """
     own = _own(models, data)
     _require_covariates(used, data, models)
-    outcomes = _placeholder_outcomes(used, own, observations, number) if y is None else y
+    if y is not None:
+        return _moved(used, y, own, data, tuple(models))
+    tried = [_placeholder_outcomes(used, own, observations, number)]
+    # Which outcomes are possible may depend on the data, such as the number of trials.
+    usual = [*np.quantile(observations.values, [0.0, 0.5, 1.0], method="nearest"), 0, 1]
+    tried += [np.full_like(tried[0], value) for value in usual]
+    for outcomes in tried:
+        try:
+            return _moved(used, outcomes, own, data, tuple(models))
+        except SupportError as error:
+            impossible = error
+    raise impossible
+
+
+def _moved(
+    used: Mapping[str, Model],
+    outcomes: Any,
+    own: Mapping[str, Mapping[str, Any]],
+    data: Mapping[str, Any],
+    names: tuple[str, ...],
+) -> dict[str, Model]:
+    """Take models to observations with these outcomes."""
     moved = {}
     for name, model in used.items():
         try:
             moved[name] = model.with_data(outcomes, **own[name])
         except LockquackError as error:
-            raise error.within(f"Model {name!r}", _suggest_name(data, tuple(models))) from error
+            raise error.within(f"Model {name!r}", _suggest_name(data, names)) from error
     return moved
 
 

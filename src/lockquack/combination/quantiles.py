@@ -84,7 +84,7 @@ def average_quantiles(
     """
     read = as_models(models)
     method = _method(weights, tuple(read))
-    return combine_by(read, method, None, scores, random_seed, progressbar)
+    return combine_by(read, method, scores=scores, random_seed=random_seed, progressbar=progressbar)
 
 
 def _method(weights: Any, names: tuple[str, ...]) -> Method:

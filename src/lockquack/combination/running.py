@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lockquack.arithmetic import methods_in_own_arithmetic, own_arithmetic
 from lockquack.checks.models import kind_of_scores, suited_rule
@@ -15,13 +15,15 @@ from lockquack.methods.fit import read_concentration, require_seed
 from lockquack.methods.gather import passes_for, unit_of
 from lockquack.methods.method import METHODS
 from lockquack.methods.summing import distances_of, sum_distances, sum_up, sums_of
-from lockquack.models.model import sources_of
+from lockquack.models.model import Model, sources_of
 from lockquack.operators import Linear, Locking
 from lockquack.rules import CRPS, Hyvarinen
 from lockquack.sources.reading import as_models
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
+
+R = TypeVar("R", bound=Running)
 
 
 @methods_in_own_arithmetic
@@ -163,22 +165,15 @@ def running_lock(
     >>> fit.n_obs, fit.weights.round(1).to_series().to_dict()
     (1000, {'narrow': 0.3, 'wide': 0.7})
     """
-    require_seed(random_seed)
-    read = as_models(models)
     rule = Hyvarinen() if rule is None else rule
     if not isinstance(rule, Hyvarinen):
         raise UnsupportedError(
             "Only locking by the Hyvärinen score can be fitted from sums over the observations; "
             f"got {rule!r}. Use running_stack for CRPS, lock or combine for other scores."
         )
-    sources = sources_of(read)
-    concentration = read_concentration(
-        METHODS["lock"].concentration if prior is None else prior, tuple(read)
-    )
-    scores = kind_of_scores(read, scores)
-    rule = suited_rule(rule, sources)
-    sums = RunningLock.sum_over(read, rule, scores, progressbar)
-    return RunningLock(tuple(read), rule, scores, sums, concentration, int(random_seed))
+    read = as_models(models)
+    rule = suited_rule(rule, sources_of(read))
+    return _begin(RunningLock, read, rule, prior, scores, random_seed, progressbar)
 
 
 @own_arithmetic
@@ -220,19 +215,31 @@ def running_stack(
     >>> running.update(lq.example_models(), forget=0.1).n_obs
     80
     """
-    require_seed(random_seed)
-    read = as_models(models)
     rule = CRPS() if rule is None else rule
     if type(rule) is not CRPS:
         raise UnsupportedError(
             f"Only mixtures by CRPS can be fitted from sums over the observations; got {rule!r}. "
             "Use running_lock for the Hyvärinen score, combine for others."
         )
-    usual = METHODS[RunningStack.label].concentration
-    concentration = read_concentration(usual if prior is None else prior, tuple(read))
-    scores = kind_of_scores(read, scores)
-    sums = RunningStack.sum_over(read, rule, scores, progressbar)
-    return RunningStack(tuple(read), rule, scores, sums, concentration, int(random_seed))
+    return _begin(RunningStack, as_models(models), rule, prior, scores, random_seed, progressbar)
+
+
+def _begin(
+    kind: type[R],
+    models: Mapping[str, Model],
+    rule: Any,
+    prior: Any,
+    scores: Kind,
+    random_seed: int,
+    progressbar: bool | None,
+) -> R:
+    """Sum over the first observations."""
+    require_seed(random_seed)
+    usual = METHODS[kind.label].concentration
+    concentration = read_concentration(usual if prior is None else prior, tuple(models))
+    scores = kind_of_scores(models, scores)
+    sums = kind.sum_over(models, rule, scores, progressbar)
+    return kind(tuple(models), rule, scores, sums, concentration, int(random_seed))
 
 
 def update(

@@ -81,20 +81,12 @@ def bootstrap(
     if self.design is not None:
         _require_room(as_count("n", n), len(self.names) * self.observations.n)
     found = draw_parameters(self, n, first, progressbar)
-    if self.design is not None:
-        weights = np.stack([self.objective.weights(each) for each in found])
-        leading = {"draw": np.arange(n), "model": list(self.names)}
-        return self.observations.label(weights, leading, "weights")
     draws = np.stack([self.objective.weights(each) for each in found])
-    hidden = unseen(self.objective, self.solution.x)
-    if hidden.any():
-        draws = with_draws_of_prior(draws, hidden, self.objective.concentration, first)
-    return xr.DataArray(
-        draws,
-        dims=["draw", "model"],
-        coords={"draw": np.arange(n), "model": list(self.names)},
-        name="weights",
-    )
+    if self.design is None:
+        hidden = unseen(self.objective, self.solution.x)
+        if hidden.any():
+            draws = with_draws_of_prior(draws, hidden, self.objective.concentration, first)
+    return self._labelled(draws, {"draw": np.arange(n)}, "weights")
 
 
 def draw_parameters(
@@ -223,12 +215,9 @@ def posterior(
     sampled = judged(weights.reshape(chains, n, -1), divergences)
     if not sampled.is_reliable:
         warn(PosteriorDoubtful(**vars(sampled)))
-    leading = {"chain": np.arange(chains), "draw": np.arange(n), "model": list(self.names)}
+    leading = {"chain": np.arange(chains), "draw": np.arange(n)}
     attributes = {name: getattr(sampled, name) for name in ("divergences", "rhat", "ess")}
-    if weights.ndim > 3:
-        found = self.observations.label(weights, leading, "weights")
-    else:
-        found = xr.DataArray(weights, coords=leading, dims=list(leading), name="weights")
+    found = self._labelled(weights, leading, "weights")
     return found.assign_attrs(learning_rate=eta, **attributes)
 
 

@@ -18,6 +18,7 @@ from lockquack.methods.fit import fit
 from lockquack.methods.method import Method, method_for
 from lockquack.models.model import Model, sources_of
 from lockquack.operators import Locking, Operator, Superposition, get_operator
+from lockquack.prediction.members import are_evaluable
 from lockquack.rules import Rule, get_rule
 from lockquack.sources.reading import as_models
 
@@ -124,7 +125,17 @@ def lock(
     is_gate = isinstance(weights, str) and weights == "softmax"  # an array is neither
     method = _method(Locking("simplex" if is_gate else weights), rule, scale)  # type: ignore[arg-type]
     gate: Gate = "softmax" if is_gate else "simplex"
-    return combine_by(models, method, prior, scores, random_seed, progressbar, by, shrinkage, gate)
+    return combine_by(
+        models,
+        method,
+        prior=prior,
+        scores=scores,
+        random_seed=random_seed,
+        progressbar=progressbar,
+        by=by,
+        shrinkage=shrinkage,
+        weights=gate,
+    )
 
 
 @own_arithmetic
@@ -190,7 +201,15 @@ def combine(
         rule = rule_without_densities(models)
     method = _method(operator, rule, scale)
     return combine_by(
-        models, method, prior, scores, random_seed, progressbar, by, shrinkage, weights
+        models,
+        method,
+        prior=prior,
+        scores=scores,
+        random_seed=random_seed,
+        progressbar=progressbar,
+        by=by,
+        shrinkage=shrinkage,
+        weights=weights,
     )
 
 
@@ -263,11 +282,19 @@ def quack(
     models = as_models(models)
     chosen = rule is None
     if rule is None:
-        rule = "log" if _all_evaluable(models) else "hyvarinen"
+        rule = "log" if are_evaluable(sources_of(models)) else "hyvarinen"
         scale = None if rule == "log" else scale  # it belongs to the score that was not chosen
-    method = replace(_method(Superposition(phases), rule, scale), only_certain=chosen)
+    method = replace(_method(Superposition(phases), rule, scale), must_beat_best_model=chosen)
     return combine_by(
-        models, method, prior, scores, random_seed, progressbar, by, shrinkage, weights
+        models,
+        method,
+        prior=prior,
+        scores=scores,
+        random_seed=random_seed,
+        progressbar=progressbar,
+        by=by,
+        shrinkage=shrinkage,
+        weights=weights,
     )
 
 
@@ -314,7 +341,8 @@ def _method(operator: Operator, rule: Rule | str | None, scale: ArrayLike | None
 def combine_by(
     models: Models,
     method: Method,
-    prior: Prior | None,
+    *,
+    prior: Prior | None = None,
     scores: Kind,
     random_seed: int,
     progressbar: bool | None,
@@ -336,8 +364,3 @@ def combine_by(
             progressbar=progressbar,
         )
     )
-
-
-def _all_evaluable(models: Mapping[str, Model]) -> bool:
-    """Whether all models have scalar outcomes and densities that are known anywhere."""
-    return all(model.source.can.evaluate and model.observations.d == 1 for model in models.values())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from lockquack.errors import ParameterError, UnknownNameError, UnsupportedError, unknown_name
+from lockquack.errors import UnknownNameError, UnsupportedError, unknown_name
 from lockquack.families.base import Edge, Family, Parameters, Range, worst_edges
 from lockquack.families.bernoulli import Bernoulli
 from lockquack.families.beta import Beta
@@ -57,27 +55,20 @@ def find_family(name: str) -> Family | None:
     return offered.get(letters_of(name))
 
 
-def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
+def get_family(name: str) -> Family:
     """Look up a family by name.
-
-    Parameters
-    ----------
-    name
-        A key of :data:`FAMILIES`, or ``"mixture"``.
-    components
-        The families, or their names, that a mixture consists of; for nothing else.
 
     Examples
     --------
-    >>> get_family("mixture", ["normal", "gamma"]).support
-    (-inf, inf)
+    >>> get_family("gamma").support
+    (0.0, inf)
     """
     if not isinstance(name, str):
         raise UnknownNameError(
             f"A family is given by its name, such as 'normal'; got a {type(name).__name__}."
         )
     if name == Mixture.name:
-        return Mixture([get_family(c) if isinstance(c, str) else c for c in components])
+        return Mixture([])  # which says what it needs
     if name not in FAMILIES:
         refused = find_refused(name) if find_family(name) is None else None
         if refused is not None:
@@ -85,8 +76,6 @@ def get_family(name: str, components: Sequence[Family | str] = ()) -> Family:
                 f"Family {name!r} is not offered: {refused.reason}. ", refused.instead
             )
         raise unknown_name("family", name, [*FAMILIES, Mixture.name])
-    if components:
-        raise ParameterError(f"Family {name!r} has no components; only a mixture does.")
     return FAMILIES[name]
 
 

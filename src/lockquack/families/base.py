@@ -33,11 +33,6 @@ class Edge:
     #: Whether the density goes on smoothly at the other end, as on a circle: then it has no edge.
     joined: bool = False
 
-    @property
-    def vanishes(self) -> bool:
-        """Whether density × gradient of its log goes to 0 here, as the Hyvärinen score needs."""
-        return bool(np.isinf(self.at) or self.order > 1)
-
 
 @dataclass(frozen=True)
 class Range:

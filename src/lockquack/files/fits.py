@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -331,11 +331,9 @@ def _varying_fitter(
     parts = tuple(map(contents.array, ("share", "share_function", "share_start")))
     basis = Basis(sparse.csr_array(parts, shape=shape), terms)
     if "gate" in known:
-        given = {each.name: getattr(objective, each.name) for each in fields(Objective)}
         draws, start = contents.array("gates"), contents.array("gate_start")
-        return GatedFitter.from_record(
-            GatedObjective(**given, basis=basis), start, draws, known["gate"]
-        )
+        gated = GatedObjective(**objective.common_fields(), basis=basis)
+        return GatedFitter.from_record(gated, start, draws, known["gate"])
     varying = Varying(basis, known["shrinkage"])
     fitter = varying.pose(objective, varying_fitter_for(objective.operator, objective.rule))
     choice = known["choice"]

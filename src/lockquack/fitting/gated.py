@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from typing_extensions import override
 
@@ -18,9 +17,9 @@ from lockquack.fitting.basis import Basis
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.gate import GatedObjective
-from lockquack.fitting.objective import Objective
 from lockquack.fitting.posterior import Target
 from lockquack.fitting.regating import Regating
+from lockquack.fitting.shrinkage import deal_folds
 from lockquack.jets import Array
 from lockquack.numeric import cut
 from lockquack.operators.base import Places
@@ -88,8 +87,7 @@ class GatedFitter(Fitter):
     @classmethod
     def beside(cls, constant: Fitter, solution: Solution, basis: Basis, random_seed: int) -> Self:
         """Make the gate of a problem whose constant weights are known."""
-        known = {each.name: getattr(constant.objective, each.name) for each in fields(Objective)}
-        objective = GatedObjective(**known, basis=basis)
+        objective = GatedObjective(**constant.objective.common_fields(), basis=basis)
         return cls(objective, _rate(constant, solution.x), solution.x, random_seed)
 
     @override
@@ -342,8 +340,7 @@ def _without_each(gated: GatedFitter, here: GatedObjective, x: Array) -> tuple[A
 def _held_out(constant: Fitter, x: Array, random_seed: int) -> Array:
     """Scores by constant weights without each of many folds, (n,)."""
     objective = constant.objective
-    order = np.random.default_rng(random_seed).permutation(objective.n_obs)
-    folds: Sequence[NDArray[np.intp]] = np.array_split(order, min(_FOLDS, objective.n_obs))
+    folds = deal_folds(np.random.default_rng(random_seed), objective.n_obs, _FOLDS)
     counts = np.repeat(objective.counts[None], len(folds), axis=0)
     for row, fold in zip(counts, folds, strict=True):
         row[fold] = 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockquack.fitting.objective import Objective
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array, bare
 from lockquack.operators.space import Mask
 
 #: Difference of total log scores, in nats, that nobody should make anything of, and how many of
@@ -75,10 +75,7 @@ def shares(objective: Objective, x: Array) -> Array:
 
     In a mixture they are the shares of the models. They add up to one where exponents do.
     """
-    logp = objective.jets.logp
-    nothing = np.empty((*logp.shape, 0))
-    jets = Jet(logp, nothing, nothing)
-    unit = Jet(np.ones((1, objective.n_obs)), nothing[:1], nothing[:1])
+    jets, unit = bare(objective.jets.logp), bare(np.ones((1, objective.n_obs)))
     x = objective.parameters(x)
     parts = [objective.operator.push(jets, x, k, unit).logp for k in range(objective.K)]
     return np.concatenate(parts)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,10 @@ class Objective:
     rule: Rule
     densities: Densities
     concentration: Array  # (K,)
+
+    def common_fields(self) -> dict[str, Any]:
+        """Return the fields of every objective, for one that is made of this one."""
+        return {each.name: getattr(self, each.name) for each in fields(Objective)}
 
     @property
     def K(self) -> int:  # noqa: N802 (the symbol of the mathematics)

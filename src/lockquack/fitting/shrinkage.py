@@ -6,7 +6,7 @@ one, for every λ of a grid that ends with constant weights, :math:`\lambda = \i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,9 +66,9 @@ def shrinkages(stiffness: float) -> Array:
     return np.concatenate([[0.0], stiffness * _FACTORS, [np.inf]])
 
 
-def deal_folds(rng: np.random.Generator, n: int) -> Sequence[NDArray[np.intp]]:
-    """Divide n observations into folds."""
-    return [np.sort(part) for part in np.array_split(rng.permutation(n), min(_FOLDS, n))]
+def deal_folds(rng: np.random.Generator, n: int, folds: int = _FOLDS) -> list[NDArray[np.intp]]:
+    """Divide n observations into folds at random."""
+    return [np.sort(part) for part in np.array_split(rng.permutation(n), min(folds, n))]
 
 
 def choose(grid: Array, scores: Array, counts: Array) -> Choice:

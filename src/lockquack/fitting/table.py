@@ -34,6 +34,5 @@ def pairs_table() -> str:
 def _cell(operator: Operator, rule: Rule) -> str:
     if not can_be_fitted(operator, rule):
         return "–"
-    unnormalised = operator.of_densities and not operator.normalised
-    star = "*" if rule.needs_normaliser and unnormalised else ""
+    star = "*" if rule.needs_normaliser and operator.needs_normaliser else ""
     return fitter_for(operator, rule).kind + star

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -76,8 +76,7 @@ class VaryingObjective(Objective):
         first, rest = chosen[chosen < self.width], chosen[chosen >= self.width]
         places = [b * self.width + first for b in range(self.basis.size)]
         behind = (self.basis.size - 1) * self.width + rest
-        known = {each.name: getattr(objective, each.name) for each in fields(Objective)}
-        return replace(self, **known), np.concatenate([*places, behind])
+        return replace(self, **objective.common_fields()), np.concatenate([*places, behind])
 
     @property
     def is_constant(self) -> bool:

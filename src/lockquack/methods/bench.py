@@ -166,7 +166,7 @@ class Bench:
         """Fit a method to all observations, then to all folds but one, scored on that one."""
         method = self._for_these_models(method)
         concentration = np.full(len(self.models), method.concentration)
-        self._look_for(method)
+        self._grant(method.operator, method.rule)
         loo = self.scores == "loo"
         solved = solve(self.sources, method, self.gathered, concentration, loo=loo)
         fitter, solution = solved.fitter, solved.solution
@@ -272,8 +272,7 @@ class Bench:
                     "Give one form of it for all methods, by hyvarinen=."
                 )
             method = replace(method, rule=self.hyvarinen)
-        unnormalised = operator.of_densities and not operator.normalised
-        if rule.needs_normaliser and unnormalised and self.why_no_norm:
+        if rule.needs_normaliser and operator.needs_normaliser and self.why_no_norm:
             raise UnsupportedError(self.why_no_norm)
         if rule.is_for_discrete and not self.knows(rule):
             raise UnsupportedError(f"The {rule.label} score is for discrete outcomes only.")
@@ -283,25 +282,21 @@ class Bench:
         """Whether a method is of use with these models and the score that decides."""
         if self.why_no_log and not method.rule.is_by_distance:
             return issubclass(method.kind, FixedFormula)
-        return method.is_usual or type(method.rule) is type(self.distance)
+        return method.is_default or type(method.rule) is type(self.distance)
 
     def knows(self, rule: Rule) -> bool:
         """Whether the models were evaluated wherever a rule wants it."""
         return set(rule.wishes) <= set(self.gathered.densities.tables)
 
-    def _look_for(self, method: Method) -> None:
-        """Find out what a rule wants to know that no other did; the next has it too."""
-        self._grant(method.operator, method.rule)
-
     def _grant(self, operator: Operator, rule: Rule) -> None:
+        """Find out what a rule wants to know that no other did; the next has it too."""
         known = self.gathered.pareto_k
         found = grant(self.gathered, self.sources, operator, rule, self.scores)
         self.gathered = replace(found, pareto_k=known)
 
     def _refine(self, pool: Pool) -> None:
         """Add nodes where this pool needs them; other methods profit from them too."""
-        unnormalised = pool.operator.of_densities and not pool.operator.normalised
-        if unnormalised and self.gathered.node_groups:
+        if pool.operator.needs_normaliser and self.gathered.node_groups:
             loo = self.scores == "loo"
             node_groups = refine_nodes(self.gathered.node_groups, self.sources, pool, loo=loo)
             self.gathered = self.gathered.with_nodes(node_groups)

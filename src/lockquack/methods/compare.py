@@ -330,7 +330,7 @@ def _usual_methods(bench: Bench, log_marginal_likelihood: Any) -> list[str]:
         for name, method in METHODS.items()
         if bench.would_try(method)
         and (known or _MARGINAL not in method.kind.wants)
-        and (bench.why_no_norm or not method.is_makeshift)
+        and (bench.why_no_norm or not method.is_fallback)
         and (bench.knows(method.rule) or not method.rule.is_for_discrete)
     ]
 

@@ -25,6 +25,7 @@ from lockquack.models.observations import Observations, agreed
 from lockquack.models.source import Source
 from lockquack.models.ways import how_left_out
 from lockquack.numeric import as_numeric
+from lockquack.prediction.members import are_evaluable
 from lockquack.prediction.monte_carlo import errors_of_distances
 from lockquack.registry import require_known
 from lockquack.remarks import warn
@@ -121,13 +122,12 @@ def _monte_carlo_errors(
     rule, operator = method.rule, method.operator
     if not rule.is_by_distance:
         return np.array([rule.mcse(each, unit) for each in gathered.collapsed])
-    evaluable = all(model.can.evaluate and model.n_components == 1 for model in models.values())
     return errors_of_distances(
         models,
         unit,
         loo=scores == "loo",
         random_seed=random_seed,
-        by_draws=operator.of_densities and not evaluable,
+        by_draws=operator.of_densities and not are_evaluable(models),
     )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lockquack.errors import ParameterError
+from lockquack.fitting.shrinkage import deal_folds
 from lockquack.models.observations import Observations, row_values
 from lockquack.numeric import and_more
 
@@ -32,8 +33,7 @@ def read_folds(cv: Any, observations: Observations, random_seed: int) -> list[Fo
     if isinstance(cv, int | np.integer):
         if not cv >= 2:
             raise ParameterError(f"cv must be at least 2 folds; got {cv}.")
-        order = np.random.default_rng(random_seed).permutation(n)
-        return [np.sort(part) for part in np.array_split(order, min(int(cv), n))]
+        return deal_folds(np.random.default_rng(random_seed), n, int(cv))
     labels = row_values("cv", cv, observations)
     if labels.shape != (n,):
         raise ParameterError(

@@ -18,7 +18,7 @@ from lockquack.models.observations import Observations, agreed, require_inside
 from lockquack.models.passes import Passes
 from lockquack.models.source import Source
 from lockquack.numeric import all_within, broadcast_if_constant
-from lockquack.operators import Linear, Operator
+from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.prediction.distances import (
@@ -28,7 +28,12 @@ from lockquack.prediction.distances import (
     quantiles_of,
     require_draws,
 )
-from lockquack.prediction.members import are_discrete, log_components, require_evaluable
+from lockquack.prediction.members import (
+    are_discrete,
+    are_evaluable,
+    log_components,
+    require_evaluable,
+)
 from lockquack.prediction.nodes import NodeGroup, lay_nodes
 from lockquack.prediction.tails import heaviest_tail
 from lockquack.quadrature.curves import Curves
@@ -236,7 +241,7 @@ def _find_distances(gathered: Gathered, asked: _Asked) -> Gathered:
     _require_outcomes(asked)
     observations = _observations(asked)
     unit = unit_of(asked.rule, observations)
-    if observations.d == 1 and all(model.can.evaluate for model in asked.models.values()):
+    if are_evaluable(asked.models):
         curves, pareto_k = _curves(asked, unit)
         pairs = [each.pairs() for each in curves]
     else:
@@ -304,7 +309,7 @@ def pairs_at(
 
 def _curves(asked: _Asked, unit: Array) -> tuple[list[Curves], Array]:
     for name, model in asked.models.items():
-        heavy = heaviest_tail({name: model}, Pool(Linear(), np.ones(1), 1), _FALL)
+        heavy = heaviest_tail({name: model}, Pool.of_one(), _FALL)
         if heavy is not None:
             raise _without_mean(asked, name, heavy[0])
     groups = lay_nodes(asked.models, loo=asked.loo, of_all=False, progressbar=asked.progressbar)

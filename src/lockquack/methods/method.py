@@ -7,7 +7,7 @@ the tables of the documentation read it. To add a method, add it to the list.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,10 @@ class Varying:
 
     def pose(self, objective: Objective, kind: type[VaryingFitter]) -> VaryingFitter:
         """Set up what is to be minimised, and how."""
-        known = {each.name: getattr(objective, each.name) for each in fields(Objective)}
         seed, shrinkage = None, self.shrinkage
         if shrinkage is None:
             seed, shrinkage = self.random_seed, np.inf
+        known = objective.common_fields()
         return kind(VaryingObjective(**known, basis=self.basis, shrinkage=shrinkage), seed)
 
 
@@ -83,12 +83,12 @@ class Method:
     #: one model; 1, nothing is estimated; 2, mixtures; 3, locking; 4, more parameters than weights.
     complexity: int = 4
     #: Whether another method is better wherever pools can be normalised.
-    is_makeshift: bool = False
+    is_fallback: bool = False
     #: Whether a pool is taken only if it is known to predict no worse than a single model: where a
     #: score that needs no normaliser was not what users asked for.
-    only_certain: bool = False
+    must_beat_best_model: bool = False
     #: Whether :func:`compare`, which ranks by log score and H, tries it without being told to.
-    is_usual: bool = True
+    is_default: bool = True
     #: How the weights depend on covariates; None: they do not.
     varying: Varying | None = None
 
@@ -151,26 +151,26 @@ METHODS: dict[str, Method] = {
         Method(Locking(), LogScore(), complexity=3),
         Method(Locking(), PairwiseScore(), complexity=3),
         Method(Superposition(), LogScore(), label="quack"),
-        Method(Superposition(), Hyvarinen(), is_makeshift=True),
+        Method(Superposition(), Hyvarinen(), is_fallback=True),
         Method(Hybrid(), Hyvarinen(), label="hybrid"),
         Method(Hoelder(), LogScore(), label="hoelder"),
         Method(Linear(), LogScore(), 1.0, label="stack", complexity=2),
-        Method(Linear(), CRPS(), 1.0, label="stack by CRPS", complexity=2, is_usual=False),
-        Method(Quantiles(), CRPS(), 1.0, label="quantiles", complexity=2, is_usual=False),
-        Method(Linear(), EnergyScore(), 1.0, label="stack by ES", complexity=2, is_usual=False),
+        Method(Linear(), CRPS(), 1.0, label="stack by CRPS", complexity=2, is_default=False),
+        Method(Quantiles(), CRPS(), 1.0, label="quantiles", complexity=2, is_default=False),
+        Method(Linear(), EnergyScore(), 1.0, label="stack by ES", complexity=2, is_default=False),
         _formula("pseudo-BMA+", PseudoBMAPlus, 2),
         _formula("pseudo-BMA", PseudoBMA, 2),
         _formula("BMA", ModelAveraging, 2),
         Method(Selection(), LogScore(), 1.0, label="select", complexity=0),
         Method(Selection(), Hyvarinen(), 1.0, complexity=0),
-        Method(Selection(), CRPS(), 1.0, complexity=0, is_usual=False),
-        Method(Selection(), EnergyScore(), 1.0, complexity=0, is_usual=False),
+        Method(Selection(), CRPS(), 1.0, complexity=0, is_default=False),
+        Method(Selection(), EnergyScore(), 1.0, complexity=0, is_default=False),
         _formula("select by ML", ChoiceByMarginalLikelihood, 0, Selection()),
         _formula("equal", EqualWeights, 1),
         replace(
             _formula("equal quantiles", EqualWeights, 1, Quantiles()),
             rule=CRPS(),
-            is_usual=False,
+            is_default=False,
         ),
     )
 }

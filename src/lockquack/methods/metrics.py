@@ -25,11 +25,6 @@ from lockquack.totals import average
 PROB = 0.9
 
 
-def metric_names(prob: float) -> list[str]:
-    """Return what is measured, by name."""
-    return ["crps", f"coverage_{prob:g}", f"width_{prob:g}", "rmse", "r2"]
-
-
 def measure(
     evaluation: Evaluation, pools: Mapping[str, Pool], prob: float = PROB
 ) -> dict[str, dict[str, float]]:
@@ -76,11 +71,11 @@ def _summary(answers: Array, observations: Observations, prob: float) -> dict[st
     with np.errstate(invalid="ignore", divide="ignore"):
         missed, all_ = (average(np.square(each), weights) for each in (y - mean, around))
         covered = np.where(np.isnan(low), np.nan, (low <= y) & (y <= high))
-        values = [
-            average(crps, weights),
-            average(covered, weights),
-            average(high - low, weights),
-            np.sqrt(missed),
-            1.0 - missed / all_,
-        ]
-    return dict(zip(metric_names(prob), map(float, values), strict=True))
+        values = {
+            "crps": average(crps, weights),
+            f"coverage_{prob:g}": average(covered, weights),
+            f"width_{prob:g}": average(high - low, weights),
+            "rmse": np.sqrt(missed),
+            "r2": 1.0 - missed / all_,
+        }
+    return {name: float(value) for name, value in values.items()}

@@ -34,6 +34,7 @@ from lockquack.models.source import Source
 from lockquack.operators.base import Places
 from lockquack.operators.pool import Pool
 from lockquack.operators.reduced import leave_out
+from lockquack.prediction.members import are_evaluable
 from lockquack.prediction.nodes import NodeGroup, lay_nodes, refine_nodes
 from lockquack.remarks.base import Remark
 from lockquack.remarks.limits import (
@@ -75,7 +76,7 @@ def solve(
         return _sample(models, method, gathered, concentration, loo=loo)
     fitter = method.pose(gathered, concentration)
     if not needs_no_normaliser(fitter.objective):
-        return _resolve(models, method, gathered, concentration, loo=loo)
+        return _refine(models, fitter.settled(), gathered, loo=loo)
     names, log_norms = tuple(models), _LogNorms(models, gathered, loo)
     if not fitter.is_optimum:
         solution = fitter.solve()
@@ -83,22 +84,10 @@ def solve(
     return _solve_believably(names, method, gathered, concentration, log_norms)
 
 
-def _resolve(
-    models: Mapping[str, Source],
-    method: Method,
-    gathered: Gathered,
-    concentration: Array,
-    *,
-    loo: bool,
-) -> Solved:
-    """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
-    fitter = method.pose(gathered, concentration).settled()
-    return _refine(models, fitter, gathered, loo=loo)
-
-
 def _refine(
     models: Mapping[str, Source], fitter: Fitter, gathered: Gathered, *, loo: bool
 ) -> Solved:
+    """Solve; where the pool that comes out is not resolved by the nodes, add some and repeat."""
     found = fitter.solutions()
     asks_nodes = bool(gathered.node_groups) and not fitter.objective.operator.normalised
     for _ in range(_REFINEMENTS if asks_nodes else 0):
@@ -146,7 +135,7 @@ def _solve_believably(
     Where there is none, the model with the lowest log score is left out, and models that the score
     does not see are. What is left in the end at the latest, the best model, stands the test.
     """
-    trials = _Trials(names, method.rule.label, log_norms, method.only_certain)
+    trials = _Trials(names, method.rule.label, log_norms, method.must_beat_best_model)
     while True:
         fitter = method.pose(gathered, concentration).settled()
         objective, found = fitter.objective, fitter.solutions()
@@ -176,7 +165,7 @@ class _Trials:
     rule: str
     log_norms: _LogNorms
     #: Whether a pool must be known to be no worse than one of the models.
-    only_certain: bool = False
+    must_beat_best_model: bool = False
     #: What the log score of the pool that the score likes best is at most, if it was given up.
     at_most: float | None = None
     #: Its bounds, if it was given up because these leave it open whether it is worth anything.
@@ -222,7 +211,7 @@ class _Trials:
 
     def _is_open(self, at_least: float, alone: float) -> bool:
         """Whether it must be known, and is not, that a pool is no worse than a model alone."""
-        return self.only_certain and not self.log_norms.can and at_least < alone - SMALL
+        return self.must_beat_best_model and not self.log_norms.can and at_least < alone - SMALL
 
     def remarks(self, objective: Objective, x: Array) -> tuple[Remark, ...]:
         """Say what was given up, and what is still not known."""
@@ -260,8 +249,7 @@ class _LogNorms:
     @property
     def can(self) -> bool:
         """Whether pools can be normalised."""
-        evaluable = all(m.can.evaluate and m.observations.d == 1 for m in self.models.values())
-        return bool(self.gathered.node_groups) or evaluable
+        return bool(self.gathered.node_groups) or are_evaluable(self.models)
 
     def short(self, objective: Objective, x: Array) -> float | None:
         """Return the log score of a pool that falls short of one model; None if it does not."""

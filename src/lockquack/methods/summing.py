@@ -32,7 +32,7 @@ from lockquack.parallel.cluster import compute_in_order
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.quadrature.pairs import pairs_of_numbers
-from lockquack.rules import CRPS, Hyvarinen
+from lockquack.rules import CRPS, Hyvarinen, Rule
 from lockquack.rules.scaled import ScaledRule
 from lockquack.rules.wishes import DISTANCES
 from lockquack.sources.chunked import ChunkedSource, NotFiniteError
@@ -251,6 +251,6 @@ def distances_of(densities: Densities, observations: Observations, unit: float) 
     return QuadraticSums.of_matrices(matrices, observations.values, observations.weights)
 
 
-def scored_outcomes(rule: Hyvarinen, y: Array) -> Array:
+def scored_outcomes(rule: Rule, y: Array) -> Array:
     """Bring outcomes to the coordinates that are scored."""
     return y if rule.coordinates is None else rule.coordinates.forward(y)

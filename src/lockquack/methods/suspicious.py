@@ -9,6 +9,7 @@ import numpy as np
 from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
 from lockquack.methods.fitted import Fitted
+from lockquack.methods.summing import scored_outcomes
 from lockquack.methods.suspicious_outcomes import ENOUGH, examine_outcomes
 from lockquack.models.model import sources_of
 from lockquack.models.source import Source
@@ -41,8 +42,8 @@ _STILL = 1e-9
 def examine_numbers(fit: Fitted, collapsed: Sequence[Collapsed]) -> list[Remark]:
     """Remark on outcomes, arrays and chains that look wrong."""
     sources = sources_of(fit.models or {})
-    stored = [k for k, source in enumerate(sources.values()) if not source.can.evaluate]
     arrays = {name: source for name, source in sources.items() if not source.can.evaluate}
+    stored = [k for k, name in enumerate(sources) if name in arrays]
     discrete = any(source.likelihood.discrete for source in sources.values())
     names = [fit.names[k] for k, each in enumerate(collapsed) if _has_stuck_chain(each)]
     return [
@@ -65,7 +66,7 @@ def _examine_gradients(fit: Fitted, stored: Sequence[int]) -> list[Remark]:
     rule, y = fit.rule, fit.observations.values
     if not rule.needs_derivatives or y.shape[1] > 1 or len(y) < ENOUGH:
         return []
-    z = (y if rule.coordinates is None else rule.coordinates.forward(y))[:, 0]
+    z = scored_outcomes(rule, y)[:, 0]
     found: dict[int, float] = {}
     for k in stored:
         grad = fit.objective.jets.grad[k, :, 0]

@@ -13,6 +13,7 @@ from typing_extensions import override
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.jets import Array
+from lockquack.models.delegating import WrappingSource
 from lockquack.models.source import Source
 from lockquack.transforms import Change
 
@@ -20,13 +21,11 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChangedSource(Source):
+class ChangedSource(WrappingSource):
     """The draws of another source with jets that are changed as they are read.
 
     Draws that are not at hand are changed where they are.
     """
-
-    source: Source
 
     @abstractmethod
     def _find_change(self) -> Change: ...

@@ -29,6 +29,8 @@ CURV_GROUP = "log_likelihood_curv"
 #: Which group of a container holds which part of the jets.
 GROUPS = {"logp": LOGP_GROUP, "grad": GRAD_GROUP, "curv": CURV_GROUP}
 OBSERVED_GROUP = "observed_data"
+#: Where ArviZ keeps outcomes that were drawn with the draws.
+PREDICTIVE_GROUP = "posterior_predictive"
 STATISTICS_GROUP = "sample_stats"
 #: Where ArviZ keeps what is known about the observations.
 CONSTANT_GROUP = "constant_data"
@@ -168,7 +170,7 @@ def _small_groups(source: Source, name: str) -> dict[str, xr.Dataset]:
     if source.divergent:
         # Which draws they were is not kept, only how many.
         noted = np.arange(source.n_samples).reshape(source.n_chains, -1) < source.divergent
-        statistics[_DIVERGING] = (("chain", "draw"), noted)
+        statistics[_DIVERGING] = (SAMPLE_DIMS, noted)
     if statistics:
         groups[STATISTICS_GROUP] = statistics
     return groups

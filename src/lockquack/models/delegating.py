@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,10 @@ from lockquack.models.source import Abilities, Source, Subset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DelegatingSource(Source):
-    """The draws of another source, at the same observations."""
+class WrappingSource(Source):
+    """A source made of another, whose facts it has, at the same observations."""
 
     source: Source
-
-    @property
-    @override
-    def can(self) -> Abilities:
-        return self.source.can
 
     @property
     @override
@@ -39,6 +34,31 @@ class DelegatingSource(Source):
     @override
     def require_density(self) -> None:
         self.source.require_density()
+
+    @override
+    def data_names(self) -> frozenset[str] | None:
+        return self.source.data_names()
+
+    @override
+    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
+        return self.source.numbers_of_rows(data)
+
+    @override
+    def restrict(self, obs: slice) -> Self | None:
+        source = self.source.restrict(obs)
+        if source is None:
+            return None
+        return replace(self, observations=self.observations.restrict(obs), source=source)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DelegatingSource(WrappingSource):
+    """The draws of another source, at the same observations."""
+
+    @property
+    @override
+    def can(self) -> Abilities:
+        return self.source.can
 
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
@@ -77,11 +97,3 @@ class DelegatingSource(Source):
     @override
     def with_data(self, y: Any, /, **data: Any) -> Source:
         return self.source.with_data(y, **data)
-
-    @override
-    def data_names(self) -> frozenset[str] | None:
-        return self.source.data_names()
-
-    @override
-    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
-        return self.source.numbers_of_rows(data)

@@ -381,6 +381,11 @@ class Source(ABC):
         return True
 
     @property
+    def has_quadrature(self) -> bool:
+        """Whether outcomes are single numbers, and its density is known at any of them."""
+        return self.can.evaluate and self.n_components == 1
+
+    @property
     def lacks_chains(self) -> bool:
         """Whether there is one chain where several would tell how well they agree."""
         return self.n_chains < 2 and not (self.is_exact or self.is_split)

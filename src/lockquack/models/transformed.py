@@ -6,9 +6,8 @@ A source of :math:`z = t(y)` is wrapped: what users see are outcomes y, with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -111,20 +110,9 @@ class TransformedSource(ChangedSource):
         return on_natural_scale(there, self.label)
 
     @override
-    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
-        return self.source.numbers_of_rows(data)
-
-    @override
     def one_chain(self, chain: int) -> TransformedSource | None:
         source = self.source.one_chain(chain)
         return None if source is None else self.of(source, self.label, self.observations)
-
-    @override
-    def restrict(self, obs: slice) -> Self | None:
-        source = self.source.restrict(obs)
-        if source is None:
-            return None
-        return replace(self, observations=self.observations.restrict(obs), source=source)
 
     @override
     def _find_change(self) -> Change:

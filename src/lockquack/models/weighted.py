@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,13 +59,6 @@ class WeightedSource(ChangedSource):
     @override
     def fixed_weights(self) -> FixedWeights | None:
         return self.source.fixed_weights
-
-    @override
-    def restrict(self, obs: slice) -> Self | None:
-        source = self.source.restrict(obs)
-        if source is None:
-            return None
-        return replace(self, observations=source.observations, source=source)
 
     @override
     def _find_change(self) -> Change:

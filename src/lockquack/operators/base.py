@@ -58,6 +58,11 @@ class Operator(ABC):
     def space(self, concentration: Array) -> Space:
         """Lay out the parameters for K models whose Dirichlet prior has these concentrations."""
 
+    @property
+    def needs_normaliser(self) -> bool:
+        """Whether its pools are densities only once they are divided by a normaliser."""
+        return self.of_densities and not self.normalised
+
     @abstractmethod
     def pool(self, jets: Jet, x: Array) -> Jet:
         """Pool jets stacked over models, (K, ...) and (K, ..., d), into one, not normalised."""

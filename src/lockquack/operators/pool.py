@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lockquack.jets import Array, Jet
 from lockquack.operators.base import Operator
+from lockquack.operators.linear import Linear
 from lockquack.quadrature.beta import BetaTransform
 
 Rows = NDArray[np.intp]
@@ -45,6 +46,11 @@ class Pool:
     K: int
     #: How the distribution function of the pool is transformed; None: it is not.
     recalibration: BetaTransform | None = None
+
+    @classmethod
+    def of_one(cls) -> Pool:
+        """Return the pool of one model: the model itself."""
+        return cls(Linear(), np.ones(1), 1)
 
     @property
     def varies(self) -> bool:

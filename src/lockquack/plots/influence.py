@@ -15,11 +15,10 @@ from lockquack.plots.style import (
     TEXT,
     label_points,
     legend_above,
-    literal,
     model_colours,
+    name_of,
     new_axes,
     remove_frame,
-    shortened,
     whole_ticks,
 )
 
@@ -94,6 +93,5 @@ def _label(ax: Axes, changes: Array, chosen: Places, labels: Sequence[str] | Non
         height = float(changes[np.abs(changes[:, i]).argmax(), i])
         if height != 0.0:
             ax.vlines(i, changes[:, i].min(), changes[:, i].max(), color=BLACK, lw=0.4, zorder=1)
-            label = str(i) if labels is None else literal(shortened(labels[i], 24))
-            points.append((float(i), height, label))
+            points.append((float(i), height, name_of(labels, i)))
     label_points(ax, points)

@@ -17,6 +17,7 @@ from lockquack.plots.style import (
     label_points,
     letters_across,
     literal,
+    name_of,
     new_axes,
     remove_frame,
     shortened,
@@ -93,9 +94,5 @@ def plot_scores(
     ax.margins(x=0.03, y=0.08)
     remove_frame(ax)
     ax.tick_params(labelsize=SMALL)
-    label_points(ax, [(float(i), float(values[i]), _name(labels, int(i))) for i in lowest])
+    label_points(ax, [(float(i), float(values[i]), name_of(labels, int(i))) for i in lowest])
     return ax
-
-
-def _name(labels: Sequence[str] | None, i: int) -> str:
-    return str(i) if labels is None else literal(shortened(labels[i], 24))

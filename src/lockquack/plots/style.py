@@ -73,6 +73,11 @@ def literal(name: str) -> str:
     return name.replace("$", r"\$")
 
 
+def name_of(labels: Sequence[str] | None, i: int) -> str:
+    """Return what an observation is called beside its point."""
+    return str(i) if labels is None else literal(shortened(labels[i], 24))
+
+
 def shortened(name: str, width: int) -> str:
     """Leave out the middle of a long name.
 

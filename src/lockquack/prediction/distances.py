@@ -15,7 +15,6 @@ from lockquack.errors import UnsupportedError, naming
 from lockquack.jets import Array
 from lockquack.models.observations import agreed
 from lockquack.models.source import Source
-from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.distribution import PooledDistribution, distribution_of
@@ -24,6 +23,7 @@ from lockquack.prediction.draws import (
     MANY_OUTCOMES,
     WeightedDraws,
     generated,
+    left_out,
     outcomes_per_draw,
     stored_outcomes,
 )
@@ -148,7 +148,7 @@ def quantiles_of(
 ) -> tuple[Array, Array]:
     """Quantiles of the models' predictions of single numbers, (K, level, n); Pareto k̂, (K, n)."""
     require_draws(models)
-    models = {name: model.left_out() if loo else model for name, model in models.items()}
+    models = left_out(models) if loo else models
     found = np.stack([_all_levels(*each, levels, loo, random_seed) for each in models.items()])
     return found[:, :-1], found[:, -1]
 
@@ -231,15 +231,13 @@ def _quantiles(model: Source, obs: slice, loo: bool) -> _Drawn:
 
 def alone(model: Source, obs: slice, loo: bool) -> PooledDistribution:
     """Return a model's own prediction of some observations as a distribution."""
-    by_itself = Pool(Linear(), np.ones(1), 1)
-    return distribution_of({"": model}, by_itself, loo=loo, slices=[obs], progressbar=False)
+    return distribution_of({"": model}, Pool.of_one(), loo=loo, slices=[obs], progressbar=False)
 
 
 def require_draws(models: Mapping[str, Source]) -> None:
     """Refuse models without draws of outcomes, or a density that could take their place."""
     for name, model in models.items():
-        evaluable = model.can.evaluate and model.n_components == 1
-        if not (model.outcome_draws is not None or model.can.draw or evaluable):
+        if not (model.outcome_draws is not None or model.can.draw or model.has_quadrature):
             raise UnsupportedError(
                 f"Model {name!r} {model.known_where} and has no predictive draws, so its distance "
                 "to the outcomes is not known. Make it with from_family or a PPL adapter, read it "

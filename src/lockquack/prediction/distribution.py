@@ -22,8 +22,8 @@ from lockquack.prediction.pooled import GroupDistribution, Normalised
 from lockquack.prediction.shared import MOST_KEPT
 from lockquack.quadrature.intervals import HasIntervals
 
-#: Observations whose nodes are kept: those of more would be hundreds of megabytes.
-_KEPT = 2**14
+#: Observations whose nodes are held at once: those of more would be hundreds of megabytes.
+_MOST_AT_ONCE = 2**14
 #: What is asked of the distributions of a group; its answer has their observations last.
 Question = Callable[..., Array]
 
@@ -43,7 +43,7 @@ def distribution_of(
     n = next(iter(models.values())).n_obs
     same = slices is None and not loo and not pool.varies
     same = same and all(model.can.evaluate_once for model in models.values())
-    if slices is None and n > _KEPT and not same:
+    if slices is None and n > _MOST_AT_ONCE and not same:
         require_evaluable(models, "the combination cannot be normalised")
         return StreamedDistribution(models, pool, loo, progressbar)
     groups = lay_nodes(

@@ -23,7 +23,7 @@ from typing_extensions import override
 from lockquack.errors import NonFiniteError, UnsupportedError
 from lockquack.jets import Array
 from lockquack.models.source import Source
-from lockquack.operators import Linear, Operator
+from lockquack.operators import Operator
 from lockquack.operators.pool import Pool
 from lockquack.prediction.members import remedies
 from lockquack.prediction.vectors import ModelTarget
@@ -120,13 +120,17 @@ def drawn_mixture(
 ) -> WeightedDraws:
     """Mix outcomes of the draws of the models, component by component of the outcomes."""
     _require_known(models, pool.operator)
-    models = _left_out(models) if loo else models
+    models = left_out(models) if loo else models
     draws, weights = [], []
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     for (name, model), share in zip(models.items(), shares, strict=True):
         stored = model.outcome_draws is not None
         repeats = 1 if stored else outcomes_per_draw(model)
-        outcomes = stored_outcomes(name, model) if stored else _generated(model, rng)
+        if stored:
+            outcomes = stored_outcomes(name, model)
+        else:
+            kind = np.int64 if model.likelihood.discrete else np.float64
+            outcomes = generated(model, slice(0, model.n_obs), rng).astype(kind)
         draws.append(outcomes.reshape(model.n_samples * repeats, -1))
         each = _draw_weights(model, loo=loo).reshape(model.n_samples, -1) / repeats
         each = np.repeat(share * each, repeats, axis=0)
@@ -147,7 +151,7 @@ def sample_mixture(
     _require_known(models, pool.operator, evaluable_too=True)
     shares = pool.weights.reshape(pool.K, -1)  # (K, 1 or n)
     first = next(iter(models.values()))
-    models = _left_out(models) if loo else models
+    models = left_out(models) if loo else models
     members = [_Member.of(name, model, loo=loo) for name, model in models.items()]
     drawn = np.empty((n, first.n_obs, first.n_components))
     for obs in range(first.n_obs):
@@ -190,8 +194,7 @@ class _Member:
     def draw(self, obs: int, count: int, rng: np.random.Generator) -> Array:
         """Draw outcomes of one observation, (count, d)."""
         if self.outcomes is None or self.weights is None:
-            alone = Pool(Linear(), np.ones(1), 1)
-            target = ModelTarget({self.name: self.source}, alone, obs, loo=self.loo)
+            target = ModelTarget({self.name: self.source}, Pool.of_one(), obs, loo=self.loo)
             return target.draw_component(0, count, rng)
         weights = self.weights[:, obs]
         chosen = rng.choice(len(weights), size=count, p=weights / weights.sum())
@@ -241,12 +244,6 @@ def generated(model: Source, obs: slice, rng: np.random.Generator) -> Array:
     return np.stack(drawn)
 
 
-def _generated(model: Source, rng: np.random.Generator) -> Array:
-    """Draw outcomes of all observations; whole numbers stay whole."""
-    drawn = generated(model, slice(0, model.n_obs), rng)
-    return drawn.astype(np.int64 if model.likelihood.discrete else np.float64)
-
-
 def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array:
     """Outcomes that came with the draws of a model, (chain, draw, n, component)."""
     assert model.outcome_draws is not None
@@ -258,7 +255,7 @@ def stored_outcomes(name: str, model: Source, obs: slice = slice(None)) -> Array
     return values
 
 
-def _left_out(models: Mapping[str, Source]) -> dict[str, Source]:
+def left_out(models: Mapping[str, Source]) -> dict[str, Source]:
     """Return what predicts observations that are left out."""
     return {name: model.left_out() for name, model in models.items()}
 

@@ -15,7 +15,6 @@ from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
 from lockquack.numeric import as_generator
-from lockquack.operators import Linear
 from lockquack.operators.pool import OneModel, Pool
 from lockquack.prediction.calibration import Calibrated, intervals_and_cdf
 from lockquack.prediction.distances import average_of_quantiles
@@ -215,7 +214,7 @@ class Evaluation:
     @property
     def are_evaluable(self) -> bool:
         """Whether outcomes are single numbers, and densities of all models known anywhere."""
-        return self.is_scalar and all(m.source.can.evaluate for m in self.models.values())
+        return all(model.source.has_quadrature for model in self.models.values())
 
     def calibrated(
         self, pools: Mapping[str, Pool], probs: Sequence[float] = (), kind: IntervalKind = "central"
@@ -259,9 +258,9 @@ class Evaluation:
         return {name: each[:-1] for name, each in zip(names, answers, strict=True)}
 
     def _marginals_of(self, pools: Mapping[str, Pool]) -> dict[str, HasIntervals]:
-        alone = Pool(Linear(), np.ones(1), 1)
         combined = [self if p is self.pool else replace(self, pool=p) for p in pools.values()]
-        single = [replace(self, models={name: m}, pool=alone) for name, m in self.models.items()]
+        one = Pool.of_one()
+        single = [replace(self, models={name: m}, pool=one) for name, m in self.models.items()]
         names = [*pools, *self.models]
         return {n: each.marginals for n, each in zip(names, [*combined, *single], strict=True)}
 

@@ -215,6 +215,11 @@ def remedies(model: Source) -> tuple[str, ...]:
     return (NAME_ITS_LIKELIHOOD,)
 
 
+def are_evaluable(models: Mapping[str, Source]) -> bool:
+    """Whether all models have scalar outcomes and densities that are known anywhere."""
+    return all(model.has_quadrature for model in models.values())
+
+
 def require_evaluable(models: Mapping[str, Source], what: str, *, vectors: bool = False) -> None:
     """Refuse models without densities away from the data, or with vector outcomes.
 

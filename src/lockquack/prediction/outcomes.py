@@ -11,6 +11,7 @@ import xarray as xr
 
 from lockquack.errors import ShapeError
 from lockquack.jets import Array
+from lockquack.models.containers import OBSERVED_GROUP, PREDICTIVE_GROUP
 from lockquack.models.labels import from_pandas, labels_of, require_same_labels
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
@@ -123,10 +124,10 @@ def posterior_predictive(
     whole = draws.dtype.kind in "biu" or (are_discrete(sources) and np.isfinite(draws).all())
     kind = np.int64 if whole else np.float64
     predicted = observations.label_components(draws[None].astype(kind), leading, name)
-    groups = {"posterior_predictive": xr.Dataset({name: predicted}, attrs=about)}
+    groups = {PREDICTIVE_GROUP: xr.Dataset({name: predicted}, attrs=about)}
     if observed and observations.known:
         outcomes = observations.to_dataarray().astype(kind)
-        groups["observed_data"] = xr.Dataset({name: outcomes})
+        groups[OBSERVED_GROUP] = xr.Dataset({name: outcomes})
     if statistics:
         each = {key: observations.label(value) for key, value in statistics.items()}
         groups["sampling_stats"] = xr.Dataset(each)

@@ -16,7 +16,6 @@ from lockquack.jets import Array, stack_jets
 from lockquack.models.model import Model, sources_of
 from lockquack.models.source import Source
 from lockquack.numeric import cut
-from lockquack.operators import Linear
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
@@ -204,8 +203,6 @@ class ModelTarget(Target):
     @cached_property
     def _inverse(self) -> list[PooledDistribution]:
         return [
-            distribution_of(
-                {name: model}, Pool(Linear(), np.ones(1), 1), loo=self.loo, slices=[self.obs]
-            )
+            distribution_of({name: model}, Pool.of_one(), loo=self.loo, slices=[self.obs])
             for name, model in self.models.items()
         ]

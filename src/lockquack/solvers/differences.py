@@ -36,7 +36,7 @@ def central_differences(
     return np.stack(filled) if filled else np.zeros((0, *shape))
 
 
-def hessian(gradient: Callable[[Array], Array], z: Array, steps: Array | float = STEP) -> Array:
+def hessian(gradient: Callable[[Array], Array], z: Array) -> Array:
     """Differentiate a gradient, (P, ...), in z and make it symmetric: (P, P, ...)."""
-    raw = central_differences(gradient, z, steps)
+    raw = central_differences(gradient, z)
     return (raw + raw.swapaxes(0, 1)) / 2

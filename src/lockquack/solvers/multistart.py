@@ -48,6 +48,8 @@ _HESSIAN_ERROR = 1e-9
 #: Most steps to a minimum that is near, and cosine of a step and the change of slopes along it
 #: from which that says something.
 _NEAR_STEPS, _RISES = 40, 1e-6
+#: Slopes, in units of the scale, that count as none; the most Newton steps from a start.
+_TOL, _MAX_ITER = 1e-8, 100
 #: Distance over which a Hessian is the same but for the error of its differences.
 _SAME = 1e-9
 #: Share of the largest eigenvalue of the Hessian below which BFGS takes a direction for flat.
@@ -76,9 +78,6 @@ class MultistartSolution(Solution):
     ----------
     hessian
         The Hessian of f at x, (P, P), by central differences of the gradient.
-    smallest_eigenvalue
-        Of that Hessian: positive at a strict minimum, about zero where f has a flat direction,
-        infinite where there is nothing to vary (P = 0).
     objectives
         The value of f that each start led to, (S,); infinite where f is not finite at it.
     rivals
@@ -86,7 +85,6 @@ class MultistartSolution(Solution):
     """
 
     hessian: Array = field(kw_only=True)
-    smallest_eigenvalue: float = field(kw_only=True)
     objectives: Array = field(kw_only=True)
     rivals: tuple[MultistartSolution, ...] = field(default=(), kw_only=True)
 
@@ -97,8 +95,7 @@ def multistart(
     starts: ArrayLike,
     *,
     scale: float,
-    tol: float = 1e-8,
-    max_iter: int = 100,
+    tol: float = _TOL,
 ) -> MultistartSolution:
     r"""Minimise a smooth f from each of several starts, and keep the best point.
 
@@ -123,8 +120,6 @@ def multistart(
     tol
         The largest entry of the gradient, in units of the scale, of a point that counts as
         stationary. The steps go on until rounding stops them, whatever the tolerance.
-    max_iter
-        The most Newton steps to take from one start.
 
     Returns
     -------
@@ -153,7 +148,7 @@ def multistart(
     """
     points = _validated(starts, scale, ndim=2)
     problem = SmoothFunction(objective, float(scale))
-    found = _from_starts(problem, points, tol, max_iter)
+    found = _from_starts(problem, points, tol)
     values = np.array([each.objective for each in found])
     lowest = values.min()
     if not np.isfinite(lowest):
@@ -180,8 +175,8 @@ def newton(
     start: ArrayLike,
     *,
     scale: float,
-    tol: float = 1e-8,
-    max_iter: int = 100,
+    tol: float = _TOL,
+    max_iter: int = _MAX_ITER,
 ) -> MultistartSolution:
     r"""Minimise a smooth f near a start, by Newton's method.
 
@@ -210,7 +205,7 @@ def newton(
     ...     excess = z @ z - 1
     ...     return excess**2, 4 * excess * z
     >>> found = newton(ring, [0.0, 0.0], scale=1.0)
-    >>> round(float(np.hypot(*found.x)), 12), bool(abs(found.smallest_eigenvalue) < 1e-8)
+    >>> round(float(np.hypot(*found.x)), 12), bool(abs(np.linalg.eigvalsh(found.hessian)[0]) < 1e-8)
     (1.0, True)
     """
     z = _validated(start, scale, ndim=1)
@@ -233,9 +228,7 @@ def _validated(points: ArrayLike, scale: float, ndim: int) -> Array:
     return array
 
 
-def _from_starts(
-    problem: SmoothFunction, starts: Array, tol: float, max_iter: int
-) -> list[MultistartSolution]:
+def _from_starts(problem: SmoothFunction, starts: Array, tol: float) -> list[MultistartSolution]:
     """Go downhill from every start; where that ends at a value known already, go no further."""
     ends = [_quasi_newton(problem, start, max(tol, _IN_A_VALLEY)) for start in starts]
     found: dict[int, MultistartSolution] = {}
@@ -256,7 +249,7 @@ def _from_starts(
             nowhere = Point(point.z, np.inf, np.full_like(point.z, np.inf))
             found[s] = _solution(problem, nowhere, unknown, 0, "not finite at the start")
             continue
-        solution = _descend(problem, point, tol, max_iter)
+        solution = _descend(problem, point, tol, _MAX_ITER)
         polished.append(solution)
         found[s] = replace(solution, iterations=solution.iterations + steps)
     return [found[s] for s in range(len(ends))]
@@ -403,7 +396,7 @@ def _go_on(problem: SmoothFunction, point: Point, curvature: Curvature, tol: flo
 
 @small_products()
 def near(
-    objective: ValueAndGradient, start: Array, hessian: Array, *, scale: float, tol: float = 1e-8
+    objective: ValueAndGradient, start: Array, hessian: Array, *, scale: float
 ) -> Array | None:
     """Minimise a smooth f whose minimum is near a start, given its Hessian there; None: it is not.
 
@@ -417,15 +410,15 @@ def near(
         curvature = Curvature.of(known, _HESSIAN_ERROR)
         if not (point.finite and curvature.smallest >= -curvature.noise):
             return None
-        after = problem.at(point.z + curvature.newton_step(point, tol))
-        if point.norm <= tol and not after.norm < point.norm / 2:
+        after = problem.at(point.z + curvature.newton_step(point, _TOL))
+        if point.norm <= _TOL and not after.norm < point.norm / 2:
             break
         higher = not after.value <= point.value + _FORGIVEN * max(1.0, abs(point.value))
         if higher or np.abs(after.z - start).max() > _REACH:
             return None
         known = _corrected(known, after.z - point.z, after.gradient - point.gradient)
         point = after
-    return point.z if point.norm <= tol else None
+    return point.z if point.norm <= _TOL else None
 
 
 def _corrected(hessian: Array, step: Array, change: Array) -> Array:
@@ -491,6 +484,5 @@ def _solution(
         starts=(1, 1),
         stationarity=point.norm,
         hessian=curvature.hessian * problem.scale,
-        smallest_eigenvalue=curvature.smallest * problem.scale,
         objectives=np.array([value]),
     )

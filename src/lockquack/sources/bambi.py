@@ -15,7 +15,7 @@ from lockquack.families.base import Edge
 from lockquack.jets import Numeric
 from lockquack.models.containers import divergences, log_marginal_likelihood, stored_log_likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import as_observations
+from lockquack.models.observations import SAMPLE_DIMS, as_observations
 from lockquack.models.source import Source
 from lockquack.models.transformed import on_natural_scale
 from lockquack.sources.bambi_newdata import as_frame, explaining, require_known
@@ -271,7 +271,7 @@ class _Fitted:
             pytensor.config.change_flags(mode="FAST_COMPILE"),
         ):
             found = family.log_likelihood(self.model, self._predicted(posterior, newdata), **given)
-        return np.asarray(found.transpose("chain", "draw", ...))[0]
+        return np.asarray(found.transpose(*SAMPLE_DIMS, ...))[0]
 
 
 def _variable(name: str, shape: tuple[int, ...], dtype: str) -> Variable:
@@ -305,7 +305,7 @@ def _container(posterior: xr.Dataset) -> Any:
     """Hold draws in what the installed ArviZ calls InferenceData."""
     import arviz
 
-    counted = {dim: np.arange(posterior.sizes[dim]) for dim in ("chain", "draw")}
+    counted = {dim: np.arange(posterior.sizes[dim]) for dim in SAMPLE_DIMS}
     posterior = posterior.assign_coords(counted)  # Bambi looks for these labels
     if int(arviz.__version__.split(".")[0]) >= 1:
         return xr.DataTree.from_dict({"posterior": posterior})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,28 +12,23 @@ from typing_extensions import override
 from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Array, Jet
+from lockquack.models.delegating import DelegatingSource
 from lockquack.models.model import Model
-from lockquack.models.source import Abilities, Source, Subset
+from lockquack.models.source import Source, Subset
 from lockquack.sources.bulks import search_bulks
 from lockquack.sources.reading import as_model
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChainSource(Source):
+class ChainSource(DelegatingSource):
     """One chain of another source, which reads it."""
 
-    source: Source
     chain: int
 
     @classmethod
     def of(cls, source: Source, chain: int) -> ChainSource:
         """Take one chain of a source."""
         return cls(**{**source.common_fields(), "n_chains": 1}, source=source, chain=chain)
-
-    @property
-    @override
-    def can(self) -> Abilities:
-        return self.source.can
 
     @override
     def logp(self, chain: int, draws: slice, obs: slice) -> Array:
@@ -51,6 +45,10 @@ class ChainSource(Source):
     @override
     def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         return self.source.jets_at(y, self.chain, draws, obs, derivatives=derivatives)
+
+    @override
+    def split(self, obs: slice) -> None:
+        return None  # it would be that of all chains
 
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
@@ -70,17 +68,6 @@ class ChainSource(Source):
     @override
     def with_data(self, y: Any, /, **data: Any) -> Source:
         return one_chain(self.source.with_data(y, **data), self.chain)
-
-    @override
-    def numbers_of_rows(self, data: Mapping[str, Any]) -> set[int]:
-        return self.source.numbers_of_rows(data)
-
-    @override
-    def restrict(self, obs: slice) -> Self | None:
-        source = self.source.restrict(obs)
-        if source is None:
-            return None
-        return replace(self, observations=source.observations, source=source)
 
 
 @own_arithmetic

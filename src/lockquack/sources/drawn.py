@@ -22,6 +22,7 @@ from lockquack.models.labels import require_same_labels, require_same_order, sto
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
 from lockquack.models.observations import (
+    OBS_DIM,
     SAMPLE_DIMS,
     Observations,
     as_observations,
@@ -226,7 +227,7 @@ def from_draws(
     """
     draws = with_draws(draws) if isinstance(draws, xr.DataArray) else draws
     natural = _read_outcomes(y, draws, component_dim)
-    modelled = natural if transform is None else on_scale_of_model(natural, transform)
+    modelled = on_scale_of_model(natural, transform)
     drawn = _read_draws("draws", draws, modelled)
     if log_lik is not None:
         drawn = np.asarray(drawn)
@@ -373,7 +374,7 @@ def _read_outcomes(y: Any, draws: Any, component_dim: Hashable | None) -> Observ
             raise ShapeError(
                 f"Without y, draws must be (chain, draw, obs), or labelled; got the shape {shape}."
             )
-        template = xr.DataArray(np.zeros(shape[2]), dims="obs_id")
+        template = xr.DataArray(np.zeros(shape[2]), dims=OBS_DIM)
     some = {dim: 0 for dim in SAMPLE_DIMS if dim in template.dims}
     return unknown_outcomes(template.isel(some, drop=True))
 
@@ -422,7 +423,7 @@ def _require_same_table(values: pd.DataFrame, levels: Array, y: Any) -> None:
         if counted:
             require_same_order("values", got, expected)
         else:
-            require_same_labels("values", {"obs_id": got}, {"obs_id": expected}, of="y")
+            require_same_labels("values", {OBS_DIM: got}, {OBS_DIM: expected}, of="y")
 
 
 def _read_quantiles(values: Any, levels: Array) -> xr.DataArray:
@@ -434,7 +435,7 @@ def _read_quantiles(values: Any, levels: Array) -> xr.DataArray:
         numbers = as_numeric("values", values, ParameterError)
         if numbers.ndim != 2:
             raise ShapeError(f"values must be (level, obs); got the shape {numbers.shape}.")
-        table = xr.DataArray(numbers, dims=[QUANTILE_DIM, "obs_id"])
+        table = xr.DataArray(numbers, dims=[QUANTILE_DIM, OBS_DIM])
     if table.shape[0] != levels.size:
         raise ShapeError(
             f"values has {table.shape[0]} quantiles of each outcome, and there are {levels.size} "

@@ -15,7 +15,7 @@ from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import ParameterError, ShapeError, SupportError, naming
 from lockquack.families import Family, Mixture, get_family
 from lockquack.families.base import Split, join_splits
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array, Jet, bare
 from lockquack.models.labels import merge_labels
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
@@ -86,9 +86,7 @@ class FamilySource(Source):
     @override
     def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
         if not derivatives:
-            logp = self.logp_at(y, chain, draws, obs)
-            nothing = np.empty((*logp.shape, 0))
-            return Jet(logp, nothing, nothing)
+            return bare(self.logp_at(y, chain, draws, obs))
         p = self._parameters(chain, draws, obs)
         jet = self.family.jet(self._outcome(y[:, None]), p)
         shape = (len(y), self._count(draws), y.shape[1])

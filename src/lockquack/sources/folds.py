@@ -23,7 +23,7 @@ from lockquack.errors import (
     UnsupportedError,
     naming,
 )
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array, Jet, join_jets
 from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
 from lockquack.models.source import Abilities, FixedWeights, Source, Subset
@@ -181,18 +181,14 @@ class FoldedSource(Source):
 
     @override
     def jets_at(self, y: Array, chain: int, draws: slice, obs: Subset, *, derivatives: bool) -> Jet:
-        jets = []
+        jets, found = [], []
         for k, places, span, rows in self._by_fold(obs):
             jet = self.sources[k].jets_at(
                 y[:, places], chain, draws, span.start + rows, derivatives=derivatives
             )
-            jets.append((places, jet))
-        return Jet(
-            *(
-                _joined([(places, getattr(jet, part)) for places, jet in jets], axis=2)
-                for part in ("logp", "grad", "curv")
-            )
-        )
+            jets.append(jet)
+            found.append(places)
+        return join_jets(jets, axis=2)[:, :, np.argsort(np.concatenate(found))]
 
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:

@@ -311,8 +311,8 @@ def _family(name: str) -> str:
     return get_family(name).name
 
 
-def _listed(names: Iterable[object], most: int = 12) -> str:
-    listed = [str(name) for name in names]
+def _listed(names: Iterable[object]) -> str:
+    listed, most = [str(name) for name in names], 12
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return (", ".join(listed[:most]) or "none") + more
 

@@ -15,6 +15,7 @@ from lockquack.models.containers import (
     GRAD_GROUP,
     LOGP_GROUP,
     OBSERVED_GROUP,
+    PREDICTIVE_GROUP,
     STATISTICS_GROUP,
 )
 from lockquack.models.labels import labels_of, require_same_order, string_dims
@@ -22,8 +23,6 @@ from lockquack.models.observations import SAMPLE_DIMS
 from lockquack.models.source import Source
 from lockquack.words import MAKE_MODEL, Text, advice
 
-#: Where ArviZ keeps outcomes that were drawn with the draws.
-_PREDICTIVE_GROUP = "posterior_predictive"
 #: Where ArviZ keeps predictions of observations that the model did not see.
 _PREDICTIONS_GROUP = "predictions"
 #: What the statistics of ArviZ's first versions, and Stan's programs, call log densities.
@@ -117,11 +116,11 @@ def outcomes_alone(
     Also whether the model was fitted without these observations, as for ArviZ's ``predictions``.
     None where there are densities, or no draws.
     """
-    found = [group for group in (_PREDICTIVE_GROUP, _PREDICTIONS_GROUP) if group in tree.children]
+    found = [group for group in (PREDICTIVE_GROUP, _PREDICTIONS_GROUP) if group in tree.children]
     if LOGP_GROUP in tree.children or not found or not isinstance(var_name, str | None):
         return None
     drawn = _variables(tree, found[0])
-    observed = _variables(tree, OBSERVED_GROUP) if found[0] == _PREDICTIVE_GROUP else {}
+    observed = _variables(tree, OBSERVED_GROUP) if found[0] == PREDICTIVE_GROUP else {}
     if var_name is None and len(observed) == 1 and set(observed) <= set(drawn):
         (var_name,) = observed
     name = choose_variable(list(drawn), found[0], var_name)
@@ -169,7 +168,7 @@ def with_draws(array: xr.DataArray) -> xr.DataArray:
 
 def _drawn(tree: xr.DataTree, name: str) -> xr.DataArray | None:
     """Find the outcomes that were drawn, by name or as Stan's programs usually call them."""
-    group = _variables(tree, _PREDICTIVE_GROUP)
+    group = _variables(tree, PREDICTIVE_GROUP)
     for each in (name, f"{name}_rep"):
         # Without labels of chains nobody knows to which of them the draws belong.
         if each in group and set(SAMPLE_DIMS) <= {*group[each].dims, *group[each].coords}:
@@ -319,7 +318,7 @@ def how_to_add_densities(tree: xr.DataTree, *, or_draws: bool = True) -> Text:
         )
     add = _ADD_DENSITIES.get(library, _ADD_DENSITIES["pymc"])
     make = MAKE_MODEL.get(library, MAKE_MODEL["pymc"])
-    drawn = or_draws and _PREDICTIVE_GROUP in tree.children
+    drawn = or_draws and PREDICTIVE_GROUP in tree.children
     by_draws = (
         ""
         if not drawn

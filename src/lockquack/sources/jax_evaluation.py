@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from lockquack.jets import Array, Jet
+from lockquack.jets import Array, Jet, bare, join_jets
 from lockquack.models.source import Abilities, Source, Subset
 from lockquack.sources.density import DensitySource
 from lockquack.sources.jax_precision import double_precision
@@ -58,8 +58,7 @@ class Evaluator:
             for some in (np.flatnonzero(times == time) for time in range(times.max() + 1))
         ]
         order = np.argsort(np.concatenate([some for some, _ in parts]))
-        fields = zip(*((jet.logp, jet.grad, jet.curv) for _, jet in parts), strict=True)
-        return Jet(*(np.concatenate(each, axis=1)[:, order] for each in fields))
+        return join_jets([jet for _, jet in parts], axis=1)[:, order]
 
     def _jets(
         self, y: Array, rows: NDArray[np.intp], chain: int, draws: slice, derivatives: bool
@@ -84,8 +83,7 @@ class Evaluator:
         ]
         logp, *rest = joined
         if not derivatives:
-            nothing = np.empty((*logp.shape, 0))
-            return Jet(logp, nothing, nothing)
+            return bare(logp)
         grad, curv = (part.reshape(*logp.shape, -1) for part in rest)
         return Jet(logp, grad, curv)
 
@@ -216,10 +214,7 @@ class JaxSource(DensitySource):
         for first in range(start - start % size, stop, size):
             chunk = self._chunk(chain, slice(first, first + size), obs, derivatives)
             parts.append(chunk[:, max(start - first, 0) : stop - first])
-        if len(parts) == 1:
-            return parts[0]
-        fields = zip(*((part.logp, part.grad, part.curv) for part in parts), strict=True)
-        return Jet(*(np.concatenate(each, axis=1) for each in fields))
+        return join_jets(parts, axis=1)
 
     def _chunk(self, chain: int, draws: slice, obs: slice, derivatives: bool) -> Jet:
         # Compiling costs more than derivatives in one number do: there is one function for both.

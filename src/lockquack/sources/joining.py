@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from lockquack.errors import ShapeError, UnsupportedError
+from lockquack.errors import ShapeError, UnsupportedError, first_line
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, SAMPLE_DIMS
 from lockquack.sources.groups import Found
 
@@ -71,7 +71,7 @@ def _places(parts: Sequence[Found]) -> list[str]:
     except ValueError as error:
         raise ShapeError(
             f"The outcomes {', '.join(part.name for part in parts)} have different labels or "
-            f"draws: {str(error).splitlines()[0]}"
+            f"draws: {first_line(error)}"
         ) from error
     return dims
 

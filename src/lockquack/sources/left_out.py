@@ -88,6 +88,10 @@ class LeftOutSource(DelegatingSource):
         return self._own.map_groups(work, reads)
 
     @override
+    def restrict(self, obs: slice) -> None:
+        return None  # what predicts instead cannot be cut
+
+    @override
     def one_chain(self, chain: int) -> Source:
         raise self._not_possible("be split into chains; split the model first")
 

@@ -15,7 +15,12 @@ from lockquack.models.labels import from_pandas, labels_of, require_same_labels,
 from lockquack.models.observations import SAMPLE_DIMS, Observations
 from lockquack.numeric import as_numeric
 from lockquack.sources.parameter_reading import as_parameter, user_name
-from lockquack.sources.parameters import ArrayParameter, LinearPredictor, Parameter
+from lockquack.sources.parameters import (
+    ArrayParameter,
+    LinearPredictor,
+    Parameter,
+    read_offset,
+)
 
 
 def move_parameters(
@@ -114,20 +119,9 @@ def _regression(
                 "offset=..."
             )
         offset = 0.0
-    offset = from_pandas(offset, observations.dims[0], "component", named=False)
-    if isinstance(offset, xr.DataArray):
-        require_same_labels("offset", labels_of(offset), {**observations.index, **labels})
-    known = np.asarray(as_numeric("offset", offset, ParameterError), np.float64)
-    shape = (observations.n, *old.event)
-    if known.shape == shape[:1] and old.event:
-        known = known[:, None]
-    try:
-        known = np.broadcast_to(known, shape)
-    except ValueError:
-        raise ParameterError(
-            f"offset must be one number or one per new observation, {shape}; got {known.shape}."
-        ) from None
-    return replace(old, X=X, offset=known, labels=labels)
+    shape, known = (observations.n, *old.event), {**observations.index, **labels}
+    offset = read_offset(offset, shape, known, dim=observations.dims[0], of="y")
+    return replace(old, X=X, offset=offset, labels=labels)
 
 
 def _covariates(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import LockquackError, ShapeError, UnsupportedError, first_line
+from lockquack.errors import LockquackError, ShapeError, UnsupportedError, in_brief
 from lockquack.families import Edge, find_family
 from lockquack.jets import Numeric
 from lockquack.models.likelihood import Likelihood
@@ -253,7 +253,7 @@ def _density(entries: Entries, first: Draw, last: Draw) -> OutcomeDensity:
         sites = ", ".join(repr(part.site) for part in entries.outcome.parts[:3])
         raise LockquackError(
             f"The log density at the site {sites} of the model {name_of(entries.model)!r} cannot "
-            f"be computed: {type(error).__name__}: {first_line(error)}"
+            f"be computed: {in_brief(error)}"
         ) from error
 
 

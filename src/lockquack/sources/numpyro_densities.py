@@ -95,7 +95,7 @@ class OutcomeDensity:
     @property
     def random(self) -> list[Random]:
         """Ways to draw random outcomes of some observations, the better one first."""
-        if self.coupling.inside or (self.coupling.within and self.coupling.earlier):
+        if self._one_at_a_time:
             return []
         if self.coupling.within:
             return [self._random_in_turn]

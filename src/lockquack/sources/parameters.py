@@ -249,7 +249,8 @@ def linear_predictor(
     named = labels_of(rows) if isinstance(rows, xr.DataArray) else {}
     labels = {dim: named[dim] for dim in named if dim == rows.dims[0]}
     columns = {dim: named[dim] for dim in named if dim == rows.dims[1]}
-    known = _offset(offset, (len(covariates), *draws.shape[3:]), labels)
+    shape = (len(covariates), *draws.shape[3:])
+    known = read_offset(offset, shape, labels, dim=next(iter(labels), OBS_DIM), of="X")
     drawn = merge_labels({"coef": coef, "intercept": intercept})
     samples = {dim: drawn[dim] for dim in SAMPLE_DIMS if dim in drawn}
     return LinearPredictor(covariates, draws, known, link, labels, columns, samples, of_table)
@@ -292,10 +293,11 @@ def _intercept(given: Any, shape: tuple[int, ...]) -> Array:
     return values
 
 
-def _offset(given: Any, shape: tuple[int, ...], labels: Labels) -> Array:
-    given = from_pandas(given, next(iter(labels), OBS_DIM), "component", named=False)
+def read_offset(given: Any, shape: tuple[int, ...], labels: Labels, *, dim: str, of: str) -> Array:
+    """Read what a regression adds; its labels are compared with those of ``of``."""
+    given = from_pandas(given, dim, "component", named=False)
     if isinstance(given, xr.DataArray):
-        require_same_labels("offset", labels_of(given), labels, of="X")
+        require_same_labels("offset", labels_of(given), labels, of=of)
     values = _finite("offset", given)
     if values.shape == shape[:1] and len(shape) == 2:
         values = values[:, None]

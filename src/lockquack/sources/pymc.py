@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from lockquack.arithmetic import own_arithmetic
-from lockquack.errors import LockquackError, ShapeError, UnsupportedError
+from lockquack.errors import LockquackError, ShapeError, UnsupportedError, in_brief
 from lockquack.jets import Numeric
 from lockquack.models.containers import (
     divergences,
@@ -20,7 +20,7 @@ from lockquack.models.containers import (
 )
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.model import Model
-from lockquack.models.observations import Observations, as_observations
+from lockquack.models.observations import SAMPLE_DIMS, Observations, as_observations
 from lockquack.models.transformed import on_natural_scale
 from lockquack.numeric import as_numeric
 from lockquack.sources.datatree import as_tree
@@ -118,7 +118,7 @@ def from_pymc(
     except Exception as error:  # whatever PyTensor does with what users write
         raise UnsupportedError(
             "PyMC or PyTensor cannot evaluate the density of the observed variable: "
-            f"{_in_short(error)}. If pm.compute_log_likelihood(idata) can, give its result to "
+            f"{in_brief(error)}. If pm.compute_log_likelihood(idata) can, give its result to "
             "from_arrays and use the log score."
         ) from error
     return Model(on_natural_scale(source, transform)).with_weights(weights)
@@ -140,12 +140,6 @@ def _source_of(model: Any, tree: xr.DataTree, var_name: str | Sequence[str] | No
         return source
     # Where values are missing, PyMC gives the observed ones a name of their own.
     return source.named(reader.outcomes[0].name.removesuffix("_observed"))
-
-
-def _in_short(error: Exception) -> str:
-    """Return the first line of an error, or its kind: PyTensor goes on about its nodes."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _require_pymc(model: Any, tree: xr.DataTree) -> None:
@@ -182,7 +176,7 @@ def read_tree(idata: Any) -> xr.DataTree:
             f"There is no group 'posterior'; there are {', '.join(tree.children) or 'none'}."
         )
     posterior = tree["posterior"].to_dataset()
-    missing = [dim for dim in ("chain", "draw") if dim not in posterior.dims]
+    missing = [dim for dim in SAMPLE_DIMS if dim not in posterior.dims]
     if missing:
         raise ShapeError(
             f"The posterior has no dimension {missing[0]!r}; it has {tuple(posterior.dims)}."
@@ -345,7 +339,7 @@ def _draws(posterior: xr.Dataset, model: Any, name: str, variable: Variable) -> 
             "of its draws."
         )
     dims = model[name].type.dims if has_dims(model[name]) else (...,)
-    values = posterior[name].transpose("chain", "draw", *dims).values
+    values = posterior[name].transpose(*SAMPLE_DIMS, *dims).values
     expected = tuple(variable.type.shape)
     fits = len(expected) == values.ndim - 2 and all(
         a is None or a == b for a, b in zip(expected, values.shape[2:], strict=True)

@@ -14,6 +14,7 @@ from lockquack.errors import (
     ParameterError,
     ShapeError,
     UnsupportedError,
+    first_line,
     unknown_name,
 )
 from lockquack.jets import Numeric
@@ -151,7 +152,7 @@ class Containers:
             f"The model does not fit {observations.sizes} new outcomes: its covariates, or "
             "parameters of each observation, have another length. Covariates that change must be "
             "pm.Data containers and be given here by name; there are "
-            f"{', '.join(sorted(self.names)) or 'none'}. ({str(error).splitlines()[0]})"
+            f"{', '.join(sorted(self.names)) or 'none'}. ({first_line(error)})"
         )
 
     def _with_rows(self) -> list[str]:

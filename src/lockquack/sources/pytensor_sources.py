@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from lockquack.errors import ParameterError, UnsupportedError
-from lockquack.jets import Array, Jet, Numeric
+from lockquack.jets import Array, Jet, Numeric, join_jets
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
 from lockquack.models.source import Abilities, Source, Subset
@@ -143,7 +143,7 @@ class GraphSource(DensitySource):
             )
             parts.append(jet[:, :, rows[some]])
             places.append(some)
-        return _joined(parts, axis=2)[:, :, np.argsort(np.concatenate(places))]
+        return join_jets(parts, axis=2)[:, :, np.argsort(np.concatenate(places))]
 
     def _in_pieces(
         self,
@@ -168,7 +168,7 @@ class GraphSource(DensitySource):
             )
             for start in range(0, n_draws, length)
         ]
-        return _joined(jets, axis=1)
+        return join_jets(jets, axis=1)
 
 
 def named_arguments(function: Callable[..., Any]) -> frozenset[str] | None:
@@ -184,17 +184,6 @@ def named_arguments(function: Callable[..., Any]) -> frozenset[str] | None:
         return None
     by_name = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     return frozenset(each.name for each in parameters if each.kind in by_name)
-
-
-def _joined(jets: Sequence[Jet], axis: int) -> Jet:
-    """Join along the draws, 1, or the observations, 2."""
-    if len(jets) == 1:
-        return jets[0]
-    return Jet(
-        np.concatenate([jet.logp for jet in jets], axis=axis),
-        np.concatenate([jet.grad for jet in jets], axis=axis),
-        np.concatenate([jet.curv for jet in jets], axis=axis),
-    )
 
 
 @dataclass(frozen=True, eq=False)
