@@ -848,3 +848,35 @@ def test_forgotten_outcomes_are_asked_for():
 def test_a_site_that_is_not_observed_is_named():
     with pytest.raises(UnsupportedError, match="'z' is none of them"):
         from_numpyro(two_sites, {"mu": np.ones(SHAPE)}, model_kwargs={"y": REAL}, site="z")
+
+
+@pytest.mark.parametrize("strange", [6, 99, -1])
+def test_groups_without_draws_are_refused_where_groups_are_a_plate(rng, strange):
+    J, group = 6, np.arange(60) % 6
+    y = np.arange(J)[group] + 0.3 * rng.normal(size=60)
+
+    def model(group, y=None):
+        with numpyro.plate("groups", J):
+            level = numpyro.sample("level", dist.Normal(0, 5))
+        with numpyro.plate("obs", len(group)):
+            numpyro.sample("y", dist.Normal(level[group], 0.3), obs=y)
+
+    draws = {"level": np.arange(J) + 0.01 * rng.normal(size=(2, 100, J))}
+    made = lq.from_numpyro(model, draws, model_kwargs={"group": group, "y": y})
+    fit = lq.equal({"m": made})
+    assert fit.predict(group=np.array([5])).mean().item() == pytest.approx(5.0, abs=0.1)
+    with pytest.raises(lq.errors.ParameterError, match="was not fitted to the group"):
+        fit.predict(group=np.array([strange]))
+
+
+def test_outcomes_that_stand_for_unknown_ones_are_possible(rng):
+    trials = np.where(np.arange(40) < 20, 30, 3)
+
+    def model(trials, y=None):
+        a = numpyro.sample("a", dist.Normal(0, 2))
+        numpyro.sample("y", dist.Binomial(trials, logits=a), obs=y)
+
+    draws, y = {"a": 0.1 * rng.normal(size=(2, 100))}, rng.binomial(trials, 0.5)
+    made = lq.from_numpyro(model, draws, model_kwargs={"trials": trials, "y": y})
+    mean = lq.equal({"m": made}).predict(trials=np.array([2, 50])).mean()
+    np.testing.assert_allclose(mean, [1.0, 25.0], rtol=0.05)

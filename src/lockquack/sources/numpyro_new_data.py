@@ -162,6 +162,7 @@ def _stays_inside(model: Program, draw: Draw, kwargs: Mapping[str, Any]) -> bool
 
     def distributions(draw: Draw) -> list[Any]:
         trace = run(model, draw, kwargs)
-        return [jax.tree.leaves(site["fn"]) for site in trace.values() if "fn" in site]
+        # A plate has a function as well, of which nothing is an array.
+        return [jax.tree.leaves(site["fn"]) for site in trace.values() if site["type"] == "sample"]
 
     return stays_inside(distributions, dict(draw))
