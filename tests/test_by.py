@@ -196,7 +196,7 @@ def test_cross_validation_finds_what_there_is_and_no_more(models, x):
     assert "do not ask for it" in repr(lq.stack(models, by=nothing))
 
 
-@pytest.mark.filterwarnings("ignore:There are only:lockquack.errors.LikelihoodWarning")
+@pytest.mark.filterwarnings("ignore:Only:lockquack.errors.LikelihoodWarning")
 def test_case_weights_count_like_repetitions(models, x):
     twice = np.repeat(np.arange(N), np.arange(N) % 3)
     y = next(iter(models.values())).observations.values[:, 0]

@@ -196,7 +196,7 @@ def test_a_combination_of_one_model_is_that_model(rng):
     np.testing.assert_allclose(fit.logpdf(loo=True), model.loo().logp, atol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:The gradients of 'beyond':lockquack.errors.LikelihoodWarning")
+@pytest.mark.filterwarnings("ignore:The curvatures of 'beyond':lockquack.errors.LikelihoodWarning")
 def test_exact_zeros_need_no_evaluation(normals):
     pair = {name: normals[name] for name in ("left", "right")}
     y = normals["left"].observations.values[:, 0]

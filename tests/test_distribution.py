@@ -681,7 +681,7 @@ def test_the_number_of_new_observations_is_not_that_of_chains(normals, rng):
 def test_models_that_data_names_must_exist(rng):
     models, *_ = regressions(rng)
     x = rng.normal(size=(3, 2))
-    with pytest.raises(ParameterError, match="no model 'third'; there are both, first"):
+    with pytest.raises(ParameterError, match=r"neither a model \(both, first\)"):
         lock(models).predict(x={"both": x, "third": x})
 
 

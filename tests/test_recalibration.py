@@ -365,5 +365,5 @@ def test_held_out_predictions_are_recalibrated_as_they_are(rng):
     found = fit.recalibrated()
     assert found.coverage([0.9])["0.9"].iloc[0] == pytest.approx(0.9, abs=0.1)
     right = np.random.default_rng(2).normal(size=60)
-    with pytest.warns(CalibrationWarning, match="does nothing"):
+    with pytest.warns(CalibrationWarning, match="no detectable effect"):
         quiet(lq.stack, normals(right)).recalibrated()

@@ -220,7 +220,7 @@ def test_remarks_on_the_way_are_in_the_page_not_on_the_screen():
     assert [remark.models for remark in pareto] == [tuple(models)]
     said = plain(as_page(contents, None, None))
     assert all(remark.message in said for remark in pareto)
-    assert said.count("What to do: Check the observation that is named") == 1
+    assert said.count("What to do: Let lq.refit(model, fit) fit the model again") == 1
 
 
 def test_what_takes_long_is_left_out_and_said(fit, monkeypatch, tmp_path):
