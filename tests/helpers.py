@@ -13,6 +13,7 @@ from lockquack.families import Mixture, get_family
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitters import fitter_for
 from lockquack.fitting.objective import Objective
+from lockquack.jets import Jet
 from lockquack.models.model import sources_of
 from lockquack.operators.pool import Pool
 from lockquack.prediction.distribution import KeptDistribution, distribution_of
@@ -106,3 +107,10 @@ def unheard(models):
 def mixture(names):
     """The mixture of families by name."""
     return Mixture([get_family(name) for name in names])
+
+
+def changed(transform, y, jet, *, multivariate=False):
+    """A jet of t(y), brought to y."""
+    logp = transform.logp(y, jet.logp, multivariate=multivariate)
+    cells = y if multivariate else np.asarray(y)[..., None]
+    return Jet(logp, *transform.derivatives(cells, jet.grad, jet.curv))

@@ -13,7 +13,7 @@ from lockquack.errors import UnknownNameError
 from lockquack.families import FAMILIES, Edge, Range
 from lockquack.jets import Jet
 from lockquack.transforms import TRANSFORMS, get_transform
-from tests.helpers import mixture
+from tests.helpers import changed, mixture
 
 NAMES = sorted(TRANSFORMS)
 MPMATH = {
@@ -38,12 +38,6 @@ def bring(name, family, y, p):
     transform = get_transform(name)
     jet = family.jet(transform.forward(y), p)
     return changed(transform, y, jet, multivariate=family.multivariate)
-
-
-def changed(transform, y, jet, *, multivariate=False):
-    logp = transform.logp(y, jet.logp, multivariate=multivariate)
-    cells = y if multivariate else np.asarray(y)[..., None]
-    return Jet(logp, *transform.derivatives(cells, jet.grad, jet.curv))
 
 
 def test_log_of_normal_is_lognormal():
