@@ -29,7 +29,7 @@ from lockquack.remarks.likelihoods import GivenEarlierOutcomes, NotScored, Outco
 from lockquack.remarks.support import DifferentSupports
 from lockquack.rules import Rule
 from lockquack.transforms import TRANSFORMS
-from lockquack.words import BY_LOG_SCORE, advice
+from lockquack.words import BY_LOG_SCORE, STACKING, Text, advice
 
 Sources = Mapping[str, Source]
 R = TypeVar("R", bound=Rule)
@@ -198,17 +198,23 @@ def _require_smooth(model: Source) -> None:
     if likelihood.discrete:
         raise SmoothnessError(
             f"{likelihood.description} is discrete; the Hyvärinen score needs a density with "
-            "derivatives with respect to the outcome. Use the log score, ",
-            BY_LOG_SCORE,
-            ".",
+            "derivatives with respect to the outcome. ",
+            *_instead(model),
         )
     if likelihood.not_smooth:
         raise SmoothnessError(
             f"{likelihood.description} is not smooth in the outcome ({likelihood.not_smooth}), "
-            "so its Hyvärinen score is not proper. Use the log score, ",
-            BY_LOG_SCORE,
-            ".",
+            "so its Hyvärinen score is not proper. ",
+            *_instead(model),
         )
+
+
+def _instead(model: Source) -> tuple[str | Text, ...]:
+    """Name what such a model can be combined by: the log score, or a mixture if that is all."""
+    uncountable = model.likelihood.discrete and model.n_components > 1
+    if model.can.evaluate and not uncountable:
+        return "Use the log score, ", BY_LOG_SCORE, "."
+    return "Mix such models, by ", STACKING, "."
 
 
 def _require_proper_edges(model: Source, rule: Rule) -> None:

@@ -196,11 +196,14 @@ def _stacked(jets: Sequence[Jet], unit: Array) -> Jet:
 
 def _lay_nodes(gathered: Gathered, asked: _Asked) -> Gathered:
     """Evaluate the models where it takes to integrate pools of them."""
+    smooth = all(
+        model.can.differentiate and not model.likelihood.not_smooth
+        for model in asked.models.values()
+    )
     what = Text(
         f"{asked.operator!r} cannot be fitted by the {asked.rule.label} score, which needs its "
-        "normaliser; use ",
-        HYVARINEN,
-        ", or ",
+        "normaliser; ",
+        *(("use ", HYVARINEN, ", or ") if smooth else ()),
         advice("mix them by stack", "--operator linear"),
     )
     return gathered.with_nodes(

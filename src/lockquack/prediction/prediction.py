@@ -126,7 +126,7 @@ class Prediction:
     def log_norm(self) -> xr.DataArray:
         """Log of the normaliser of the pool at each observation.
 
-        The coordinate ``error`` is the relative error of each: a bound from quadrature, or a
+        The coordinate ``error`` is the relative error of each: an estimate from quadrature, or a
         Monte Carlo standard error for vector outcomes, whose Pareto k̂ is the coordinate
         ``pareto_k``. The attribute ``max_error`` is the largest.
 
