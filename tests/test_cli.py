@@ -479,7 +479,7 @@ WRONG = [
     (["weights", "normal.nc", "student.nc", "--operator", "locking"], 1, "--operator linear"),
     (["weights", "normal.nc", "student.nc", "--rule", "hyvarinen"], 1, "likelihood by --family"),
     (["weights", "normal.nc", "student.nc", "--operator", "superposition"], 1, "--family"),
-    (["weights", "normal.nc", "student.nc", "--rule", "log"], 1, "; use --rule hyvarinen, or"),
+    (["weights", "normal.nc", "student.nc", "--rule", "log"], 1, "; use --operator linear"),
     (["weights", "normal.nc", "--family", "half_cauchy"], 1, "use --score-transform log"),
     (["weights", "normal.nc", "--family", "laplace_"], 1, "log score"),
     (["weights", "normal.nc", "--rule", "pairwise", "--family", "normal"], 1, "Use --rule hyv"),

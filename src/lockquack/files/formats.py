@@ -21,6 +21,9 @@ from lockquack.parallel.cluster import active_client
 #: Attribute by which a file is known to hold a combination, of whichever version.
 FORMAT_KEY = "lockquack_format"
 
+#: How files of HDF5 begin.
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
 T = TypeVar("T", xr.Dataset, xr.DataTree)
 Engine = Literal["zarr", "h5netcdf", "scipy"]
 
@@ -116,6 +119,9 @@ def require_store_place(
 
 def _own_kind(path: Path) -> frozenset[str] | None:
     """Return of which kind a file is that lockquack wrote; None: it did not."""
+    with path.open("rb") as file:
+        if file.read(len(_HDF5)) == _HDF5:
+            _installed("h5netcdf", "netcdf", path)
     try:
         with xr.open_dataset(path, **_reader(path, flat=True)) as opened:
             return _kind(opened.attrs) if opened.attrs.get(AUTHOR) == OWN else None

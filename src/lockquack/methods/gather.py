@@ -202,9 +202,9 @@ def _lay_nodes(gathered: Gathered, asked: _Asked) -> Gathered:
     )
     what = Text(
         f"{asked.operator!r} cannot be fitted by the {asked.rule.label} score, which needs its "
-        "normaliser; ",
-        *(("use ", HYVARINEN, ", or ") if smooth else ()),
-        advice("mix them by stack", "--operator linear"),
+        "normaliser; use ",
+        *((HYVARINEN, ", or ") if smooth else ()),
+        advice("mix them by stack" if smooth else "stack", "--operator linear"),
     )
     return gathered.with_nodes(
         lay_nodes(
