@@ -214,7 +214,7 @@ def _instead(model: Source) -> tuple[str | Text, ...]:
     uncountable = model.likelihood.discrete and model.n_components > 1
     if model.can.evaluate and not uncountable:
         return "Use the log score, ", BY_LOG_SCORE, "."
-    return "Mix such models, by ", STACKING, "."
+    return "Mix such models by the log score, as ", STACKING, " does."
 
 
 def _require_proper_edges(model: Source, rule: Rule) -> None:
