@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -316,3 +318,20 @@ def test_quantiles_and_outcomes_that_cannot_be_are_refused():
         lq.from_quantiles(
             levels, np.sort(np.abs(values), axis=0), y=y * [1.0, -1.0], support=(0, np.inf)
         )
+
+
+def test_fits_of_any_family_can_be_pickled_once_used_and_loaded_ones_predict(rng, tmp_path):
+    def models(y):
+        mu = 0.05 * np.random.default_rng(1).normal(size=(2, 200))
+        return {
+            "t": lq.from_family("student_t", y=y, nu=5.0, mu=mu, sigma=1.0),
+            "normal": lq.from_family("normal", y=y, mu=mu, sigma=1.2),
+        }
+
+    fit = lq.lock(models(rng.normal(size=30)))
+    used = fit.interval()
+    xr.testing.assert_equal(pickle.loads(pickle.dumps(fit)).interval(), used)
+    fit.save(tmp_path / "fit.nc")
+    new = models(np.zeros(3))
+    found = lq.load(tmp_path / "fit.nc").predict(models=new).mean()
+    xr.testing.assert_allclose(found, fit.predict(models=new).mean())
