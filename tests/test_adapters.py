@@ -852,3 +852,13 @@ def test_edges_are_remembered(rng, tmp_path):
     model.save(tmp_path / "gamma.nc")
     back = lq.from_datatree(Path(tmp_path / "gamma.nc"))
     assert back.likelihood.edges == (Edge(0.0, 0.5), Edge(np.inf, 1.0))
+
+
+@pytest.mark.parametrize(("shape", "meant"), [((20, 60), r"array\[None\]"), ((60, 400), "array.T")])
+def test_draws_and_observations_in_place_of_chains_and_draws_are_refused(shape, meant):
+    """Both used to be read as so many chains."""
+    y, mu = np.zeros(60), np.zeros(shape)
+    with pytest.raises(ParameterError, match=rf"chains of \d+ draws.*{meant}"):
+        lq.from_family("normal", y=y, mu=mu, sigma=1.0)
+    chains = lq.from_family("normal", y=y, mu=mu[..., None], sigma=1.0)
+    assert f"chain: {shape[0]}, draw: {shape[1]}" in repr(chains)

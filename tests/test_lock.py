@@ -246,6 +246,9 @@ def test_duplicates_share_their_weight_and_are_noted(rng):
     )
     with pytest.warns(IdentifiabilityWarning, match="'m1', 'again' cannot be distinguished"):
         lq.lock(unheard(twice))
+    table = double.to_dataframe()[["weight_se", "weight_5%", "weight_95%"]]
+    assert table.loc[["m1", "again"]].isna().all(axis=None)  # no point that looks like certainty
+    assert table.drop(["[lock]", "m1", "again"]).notna().all(axis=None)
     with pytest.warns(IdentifiabilityWarning):
         lq.lock(unheard(twice), prior=1.0)
     with warnings.catch_warnings():

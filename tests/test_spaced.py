@@ -1,6 +1,7 @@
 """Equally spaced nodes against scipy, finer sums and panels."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -184,3 +185,44 @@ def test_nodes_are_laid_once_for_all_questions(rng, monkeypatch):
     fit.interval(0.5)
     assert laid == [True, False]
     np.testing.assert_allclose(fit.logpdf(loo=True), first, rtol=0, atol=1e-12)
+
+
+CROSSING = {
+    "normals": (stats.norm(1.05, 1.23), stats.norm(-1.09, 1.3)),
+    "logistic and normal": (stats.logistic(0.9, 0.8), stats.norm(-0.8)),
+    "logistic and Gumbel": (stats.logistic(0.18, 1.15), stats.gumbel_r(-0.19, 0.71)),
+    "t and normal": (stats.t(5.0, 0.5, 1.1), stats.norm(-0.7, 0.9)),
+}
+
+
+@pytest.mark.parametrize("order", [2.0, 4.0, 8.0])
+@pytest.mark.parametrize("weight", [0.5, 0.003, 0.0003])
+@pytest.mark.parametrize("pair", CROSSING.values(), ids=CROSSING)
+def test_the_error_of_a_pool_that_bends_where_densities_cross_is_seen(pair, weight, order):
+    """Its transform falls fast, and then, below a small part of it, slowly."""
+
+    def components(y, rows):
+        with np.errstate(over="ignore"):  # scipy's Gumbel density far to the left
+            return np.stack([density.logpdf(y) for density in pair])
+
+    spreads = [density.std() for density in pair]
+    modes = [m.mean() + s * MULTIPLES for m, s in zip(pair, spreads, strict=True)]
+    modes = np.stack(modes)[:, :, None]
+    line = Line(np.sort(modes.ravel())[None], WHOLE)
+    pool = Pool(Hoelder(order), np.array([1 - weight, weight]), 2)
+    found = Spaced.lay(components, line, modes, [first, pool], heavy=True)
+    if found is None:  # panels, which have errors of their own
+        found = Grid.lay(components, line).refined(components, pool)
+    result = found.integrate(pool)
+
+    def density(y):
+        return np.exp(pool(components(np.array([[y]]), None), np.arange(1)).item())
+
+    ends = [-np.inf, -30.0, *np.linspace(-8.0, 8.0, 33), 30.0, np.inf]
+    exact = sum(
+        integrate.quad(density, low, high, epsabs=1e-15, epsrel=1e-13, limit=200)[0]
+        for low, high in pairwise(ends)
+    )
+    error = abs(np.expm1(result.log_value.item() - np.log(exact)))
+    assert error < 1e-8
+    assert error < 3 * result.relative_error.item() + 1e-9

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from lockquack.arithmetic import methods_in_own_arithmetic
 from lockquack.combination import (
@@ -41,6 +42,7 @@ from lockquack.models.model import Model
 from lockquack.operators.pool import Pool
 from lockquack.prediction.prediction import Prediction
 from lockquack.remarks.draws import HardlyAnyDraws
+from lockquack.remarks.weights import ModelsAlike
 from lockquack.report import write_report
 from lockquack.report.table import as_html, as_text
 
@@ -406,11 +408,18 @@ class Combination(Fitted):
 
     @property
     def _weights_se(self) -> Array:
-        return np.asarray(self._replicates.std(axis=0, ddof=1))
+        return np.where(self._is_split_at_will, np.nan, self._replicates.std(axis=0, ddof=1))
 
     @property
     def _weights_interval(self) -> Array:
-        return np.asarray(np.quantile(self._replicates, [0.05, 0.95], axis=0))
+        ends = np.quantile(self._replicates, [0.05, 0.95], axis=0)
+        return np.where(self._is_split_at_will, np.nan, ends)
+
+    @property
+    def _is_split_at_will(self) -> NDArray[np.bool_]:
+        """Which models share a weight with others like them, so that its errors mean nothing."""
+        groups = [remark.models for remark in self.remarks if isinstance(remark, ModelsAlike)]
+        return np.isin(self.names, [name for group in groups for name in group])
 
     @property
     def _weights_range(self) -> dict[str, list[float]]:

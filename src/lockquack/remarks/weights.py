@@ -23,7 +23,8 @@ class ModelsAlike(Remark):
     title = "Models that predict the same"
     meaning = (
         "The scores of these models, and of their pools, differ by less than their Monte Carlo "
-        "error. The sum of their weights is meaningful; how it is split among them is not."
+        "error. The sum of their weights is meaningful; how it is split among them is not, so "
+        "standard errors and intervals of their weights are left blank."
     )
     remedy = "Leave one of them out, or report the sum of their weights."
     example = (("normal", "student"), 0.62)

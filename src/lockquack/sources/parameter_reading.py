@@ -25,6 +25,10 @@ from lockquack.sources.parameters import ArrayParameter, LinearPredictor, Parame
 
 Shape = tuple[int, ...]
 
+#: Chains that an array may have, with as many observations as it has chains or draws, before
+#: it is asked whether it has draws where chains should be.
+_MOST_CHAINS = 16
+
 
 def user_name(name: str) -> str:
     """Return how users know a parameter: ``"0.sigma"`` of a mixture is ``"component 0: sigma"``."""
@@ -180,13 +184,15 @@ def _fits_as_constant(lead: Shape, observations: Observations) -> bool:
 
 
 def _require_few_chains(title: str, lead: Shape, observations: Observations) -> None:
-    """Refuse (draw, obs), which would be read as very many chains of n draws."""
-    if lead[1:] == (observations.n,) and lead[0] > lead[1]:
-        raise ParameterError(
-            f"Parameter {title!r} has shape {lead}, which is read as (chain, draw): {lead[0]} "
-            f"chains of {lead[1]} draws. There are {observations.n} observations: did you mean "
-            "array[None] (one chain, draws, observations)?"
-        )
+    """Refuse (draw, obs) and (obs, draw), which would be read as very many chains."""
+    if len(lead) > 2 or lead[0] <= min(lead[1], _MOST_CHAINS) or observations.n not in lead:
+        return
+    meant = "array[None]" if lead[1] == observations.n else "array.T[None]"
+    raise ParameterError(
+        f"Parameter {title!r} has shape {lead}, which is read as (chain, draw): {lead[0]} "
+        f"chains of {lead[1]} draws. There are {observations.n} observations: did you mean "
+        f"{meant} (one chain, draws, observations)? If these are chains, give array[..., None]."
+    )
 
 
 def _wrong_shape(
