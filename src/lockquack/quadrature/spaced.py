@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -49,6 +49,9 @@ _LOW, _HIGH = np.array([0.4, 0.45, 0.5]), np.array([0.7, 0.75, 0.8])
 #: Nodes that a polynomial goes through, and what it gains at least when spacing is halved.
 _NEAREST, _GAIN = 14, 1e-3
 _BARYCENTRIC = np.array([(-1.0) ** k * comb(_NEAREST - 1, k) for k in range(_NEAREST)])
+#: Weights of as many nodes in the polynomial half-way between two of them, (place, node).
+_MIDWAY = _BARYCENTRIC / (np.arange(0.5, _NEAREST - 1)[:, None] - np.arange(_NEAREST))
+_MIDWAY /= _MIDWAY.sum(axis=1, keepdims=True)
 #: How far a log density may leave the range between two nodes.
 _SWING = 0.5
 #: Error of log densities between nodes, times their share, that is accepted.
@@ -323,20 +326,16 @@ def _straighten(bent: Array, heavy: bool) -> Array:
 
 def _midway(logs: Array) -> Array:
     """Interpolate half-way between neighbouring nodes, (K, node, row) → (K, node − 1, row)."""
+    count, side = logs.shape[1], _NEAREST // 2 - 1  # places at either end with other neighbours
     with np.errstate(invalid="ignore"):
-        low, high = np.sort([logs[:, :-1], logs[:, 1:]], axis=0)
-        return np.clip(_midway_weights(logs.shape[1]) @ logs, low - _SWING, high + _SWING)
-
-
-@cache
-def _midway_weights(count: int) -> Array:
-    """Weights of the nodes in polynomials half-way between them, (node − 1, node)."""
-    weights = np.zeros((count - 1, count))
-    for k in range(count - 1):
-        near = min(max(k - _NEAREST // 2 + 1, 0), count - _NEAREST) + np.arange(_NEAREST)
-        terms = _BARYCENTRIC / (k + 0.5 - near)
-        weights[k, near] = terms / terms.sum()
-    return weights
+        inner = sum(
+            weight * logs[:, k : count - _NEAREST + 1 + k] for k, weight in enumerate(_MIDWAY[side])
+        )
+        below = np.einsum("pk,akr->apr", _MIDWAY[:side], logs[:, :_NEAREST])
+        above = np.einsum("pk,akr->apr", _MIDWAY[side + 1 :], logs[:, -_NEAREST:])
+        result = np.concatenate([below, inner, above], axis=1)
+        low, high = np.minimum(logs[:, :-1], logs[:, 1:]), np.maximum(logs[:, :-1], logs[:, 1:])
+        return np.clip(result, low - _SWING, high + _SWING)
 
 
 def _fall(share: Array) -> Array:
