@@ -33,7 +33,7 @@ extensions = [
 # Links into the documentation of others take an inventory of each, which is fetched. The site is
 # built without a network everywhere but on Read the Docs; elsewhere by LINKS=1 make docs.
 if os.environ.get("READTHEDOCS") or os.environ.get("LINKS"):
-    extensions.append("sphinx.ext.intersphinx")
+    extensions.append("public_names")
 intersphinx_mapping = {
     "python": ("https://docs.python.org/3", None),
     "numpy": ("https://numpy.org/doc/stable", None),

@@ -178,6 +178,13 @@ def test_links_that_readers_may_follow_are_not(extension):
     assert not extension("offline").from_elsewhere(page)
 
 
+def test_classes_of_others_are_looked_up_by_their_public_names(extension):
+    shorter = extension("public_names").shorter_names
+    found = shorter("xarray.core.dataarray.DataArray")
+    assert found == ["xarray.core.DataArray", "xarray.DataArray"]
+    assert shorter("str") == []
+
+
 # Pages that are run elsewhere
 
 
