@@ -28,7 +28,7 @@ from lockquack.operators import (
 )
 from lockquack.operators.base import SumOverNodes
 from lockquack.operators.nested import CompositeOperator
-from lockquack.operators.pool import Pool
+from lockquack.operators.pool import GeometricMean, Pool
 from lockquack.operators.reduced import leave_out
 from lockquack.prediction.nodes import lay_nodes
 from lockquack.quadrature.nodes import Nodes
@@ -749,3 +749,8 @@ def test_a_pool_that_names_a_model_twice_is_refused():
     pool = Nested(Locking(), [(Linear(), ["a", "a"]), "b"])
     with pytest.raises(ParameterError, match="names a model twice"):
         pool.bind(("a", "b"))
+
+
+def test_geometric_means_of_densities_far_out_do_not_overflow():
+    mean = GeometricMean(0, 1)(np.full((2, 1, 3), -1.5e308), np.arange(3))
+    np.testing.assert_array_equal(mean, -1.5e308)

@@ -117,6 +117,15 @@ def test_a_normal_pool_has_a_closed_form(a, b):
     assert found.mode() == pytest.approx(t[density.argmax()], abs=1e-3)
 
 
+@pytest.mark.parametrize(("a", "b"), [(403.0, 125.0), (3.0, 2000.0), (20_000.0, 15_000.0)])
+def test_distributions_much_narrower_than_the_pool_have_a_closed_form(a, b):
+    found, (q, _) = pooled(a, b), closed_form(a, b)
+    p = np.array([1e-4, 0.01, 0.3, 0.5, 0.9, 0.999])
+    y = q.ppf(stats.beta(a, b).ppf(p))
+    np.testing.assert_allclose(found.quantile(p)[:, 0], y, rtol=1e-6)
+    np.testing.assert_allclose(found.cdf(y[:, None] * np.ones(3))[:, 0], p, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("a", "b"), BOTH)
 def test_densities_integrate_to_one_and_quantiles_invert(a, b, rng):
     y = rng.gamma(2.0, size=4)

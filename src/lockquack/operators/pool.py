@@ -136,7 +136,7 @@ class GeometricMean:
 
     def __call__(self, logp: Array, rows: Rows) -> Array:
         """Average two models' log densities."""
-        return (logp[self.j] + logp[self.k]) / 2
+        return logp[self.j] / 2 + logp[self.k] / 2  # a sum could overflow
 
     def at(self, obs: slice | Rows) -> GeometricMean:
         """Return the same: it does not depend on the observation."""

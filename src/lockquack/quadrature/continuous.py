@@ -9,11 +9,12 @@ interpolated where that is good enough, and the models are evaluated where it is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.polynomial import legendre
+from numpy.typing import NDArray
 
 from lockquack.jets import Array
 from lockquack.kernels.choice import panel_inverses
@@ -38,7 +39,7 @@ _INTEGRAL = np.stack([legendre.legint(unit, lbnd=-1) for unit in np.eye(NODES.si
 _MIRROR = (-1.0) ** np.arange(NODES.size)[:, None]
 #: From values on a panel to values on its left and right half.
 _HALVES = [legendre.legvander((NODES + side) / 2, NODES.size - 1) @ LEGENDRE for side in (-1, 1)]
-_MAX_HALVINGS = 6
+MAX_HALVINGS = 6
 _NEWTON_STEPS, _SHORT = 60, 1e-8
 #: Places on a panel between which its distribution function is nearly straight.
 _TABLE = np.linspace(-1.0, 1.0, 9)
@@ -59,9 +60,9 @@ _KNOWN_HEIGHT = 1e3 * _ACCURATE
 def resolved(grid: Grid, pool: Integrand, components: Components) -> Grid:
     """Halve panels until a pool is known between their nodes too."""
     log_norm = grid.integrate(pool).log_value[0]
-    for _ in range(_MAX_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         logs = _normalised_logs(grid, pool, log_norm)
-        rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
+        rough = are_rough(logs)
         rough &= grid.panels.stop - grid.panels.start > 1e-10
         rough &= _noise(logs, grid.panels.noise) < _ACCURATE
         if not rough.any():
@@ -112,6 +113,28 @@ class ContinuousRows:
     def n_rows(self) -> int:
         """Number of rows."""
         return self.log_norm.size
+
+    def halved(self, some: NDArray[np.bool_]) -> ContinuousRows:
+        """Return the same distributions on panels of which some are halved."""
+        whole = self.heights[:, some]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(whole)
+            by_logs = _log_error(logs) <= _LOG_ACCURATE  # precise in tails too
+            halves = [
+                np.where(by_logs, np.exp(side @ logs), np.maximum(side @ whole, 0.0)) / 2
+                for side in _HALVES
+            ]
+        heights = np.concatenate([self.heights[:, ~some], *halves], axis=1)
+        row, start, stop = _cut_panels(self.row, self.start, self.stop, some)
+        order = np.lexsort((start, row))
+        return replace(
+            self,
+            row=row[order],
+            start=start[order],
+            stop=stop[order],
+            coefficients=LEGENDRE @ heights[:, order],
+            heights=heights[:, order],
+        )
 
     @cached_property
     def mass(self) -> Array:
@@ -391,6 +414,11 @@ def _noise(logs: Array, noise: Array) -> Array:
     return np.asarray(KRONROD @ (np.exp(logs) * noise))
 
 
+def are_rough(logs: Array) -> NDArray[np.bool_]:
+    """Whether polynomials are accurate neither through the exponentials nor through the logs."""
+    return (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
+
+
 def _value_error(logs: Array) -> Array:
     """Error of the polynomial through the exponentials, on each panel."""
     return np.asarray(np.abs(LEGENDRE[12:] @ np.exp(logs)).max(axis=0))
@@ -405,16 +433,23 @@ def _log_error(logs: Array) -> Array:
 
 def halve(row: Rows, start: Array, stop: Array, logs: Array) -> tuple[Rows, Array, Array, Array]:
     """Halve panels, interpolating logs, until polynomials through the exponentials are good."""
-    for _ in range(_MAX_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) <= _LOG_ACCURATE)
         if not rough.any():
             break
-        middle = (start[rough] + stop[rough]) / 2
         halves = [matrix @ logs[:, rough] - np.log(2.0) for matrix in _HALVES]
-        row = np.concatenate([row[~rough], row[rough], row[rough]])
-        start, stop = (
-            np.concatenate([start[~rough], start[rough], middle]),
-            np.concatenate([stop[~rough], middle, stop[rough]]),
-        )
+        row, start, stop = _cut_panels(row, start, stop, rough)
         logs = np.concatenate([logs[:, ~rough], *halves], axis=1)
     return row, start, stop, logs
+
+
+def _cut_panels(
+    row: Rows, start: Array, stop: Array, some: NDArray[np.bool_]
+) -> tuple[Rows, Array, Array]:
+    """Cut some panels into halves, which are put behind the others: all left ones, then right."""
+    middle = (start[some] + stop[some]) / 2
+    return (
+        np.concatenate([row[~some], row[some], row[some]]),
+        np.concatenate([start[~some], start[some], middle]),
+        np.concatenate([stop[~some], middle, stop[some]]),
+    )

@@ -2,6 +2,7 @@ r"""Distributions on the line whose distribution functions go through a beta tra
 
 The transformed density :math:`q\, b(F)` is put on the panels of the original one. Its logarithm is
 as smooth as that of :math:`q`, tails included: :math:`\log F` is nearly a parabola there, too.
+Panels are halved where it is much narrower than they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.polynomial import legendre
 
 from lockquack.jets import Array
 from lockquack.quadrature.beta import BetaTransform
-from lockquack.quadrature.continuous import ContinuousRows, halve
+from lockquack.quadrature.continuous import MAX_HALVINGS, ContinuousRows, are_rough, halve
 from lockquack.quadrature.grid import LEGENDRE, NODES
 
 #: Probabilities of tails below which they are found from the slopes of the density.
@@ -31,12 +32,14 @@ _DERIVATIVES = tuple(
 
 def recalibrated_rows(base: ContinuousRows, by: BetaTransform) -> ContinuousRows:
     """Transform distributions; the error is by how much the result does not integrate to one."""
-    own = by.at(base.row)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        logs = np.log(base.heights)
-        below, above = _tails_at_nodes(base, logs)
-        logs = logs + own.log_density(below, above)
-    logs = np.where(np.isnan(logs) | (below <= 0) | (above <= 0), -np.inf, logs)
+    for _ in range(MAX_HALVINGS):
+        logs = _transformed_logs(base, by)
+        rough = are_rough(logs)
+        if not rough.any():
+            break
+        base = base.halved(rough)
+    else:
+        logs = _transformed_logs(base, by)
     row, start, stop, logs = halve(base.row, base.start, base.stop, logs)
     order = np.lexsort((start, row))
     row, heights = row[order], np.exp(logs[:, order])
@@ -51,6 +54,15 @@ def recalibrated_rows(base: ContinuousRows, by: BetaTransform) -> ContinuousRows
         heights=heights / total[row],
         relative_error=np.maximum(base.relative_error, np.abs(total - 1.0)),
     )
+
+
+def _transformed_logs(base: ContinuousRows, by: BetaTransform) -> Array:
+    """Log of dB/du at the nodes, (15, panel)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        logs = np.log(base.heights)
+        below, above = _tails_at_nodes(base, logs)
+        logs = logs + by.at(base.row).log_density(below, above)
+    return np.where(np.isnan(logs) | (below <= 0) | (above <= 0), -np.inf, logs)
 
 
 def _tails_at_nodes(base: ContinuousRows, logs: Array) -> tuple[Array, Array]:
