@@ -502,6 +502,26 @@ def test_vector_logp_against_scipy():
     np.testing.assert_allclose(FAMILIES["mv_student_t"].logp(y, p), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("correlation", [None, 0.999999])
+@pytest.mark.parametrize("d", [1, 2, 4])
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_at_many_outcomes_are_those_at_one(name, d, correlation, rng):
+    draws, n = 7, 3
+    one = vector_parameters(name, rng, d, correlation)
+    scale = rng.uniform(0.5, 2.0, size=(draws, 1, 1, 1))
+    matrix = "cov" if name == "mv_normal" else "scale"
+    p = {**one, "mu": 1e4 + rng.normal(size=(draws, n, d)), matrix: scale * one[matrix]}
+    if "nu" in p:
+        p["nu"] = np.full((draws, 1), one["nu"])
+    spread = np.linalg.cholesky(one[matrix])
+    y = 1e4 + 5 * rng.normal(size=(40, 1, n, d)) @ spread.T
+    each = np.concatenate([FAMILIES[name].logp(point[None], p) for point in y])
+    many = FAMILIES[name].logp(y, p)
+    assert many.shape == (40, draws, n)
+    tolerance = 1e-11 if correlation is None else 1e-8
+    np.testing.assert_allclose(many, each, rtol=tolerance, atol=tolerance)
+
+
 def test_vector_families_at_dimension_one_are_the_scalar_ones():
     y = np.linspace(-9, 9, 7)
     matrix = np.array([[2.25]])

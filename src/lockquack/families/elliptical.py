@@ -49,22 +49,27 @@ class Elliptical(Family):
     matrix: ClassVar[str]
 
     @abstractmethod
-    def density(self, white: Whitened, p: Parameters) -> Array:
-        """Log density from the whitened offsets."""
+    def density(self, square: Array, log_det: Array, p: Parameters) -> Array:
+        """Log density from (y − μ)' Σ⁻¹ (y − μ) and log det L."""
 
     @abstractmethod
     def slopes(self, white: Whitened, p: Parameters) -> tuple[Array, Array]:
         """Gradient and diagonal of the Hessian from the whitened offsets."""
 
     def logp(self, y: Array, p: Parameters) -> Array:
-        return self.density(self._whiten(y, p), p)
+        if y.ndim == 4 and len(y) > _n_monomials(y.shape[-1]):  # many outcomes of each observation
+            factor = self._factor(p)
+            return self.density(_squares(y[:, 0], p["mu"], factor), _log_det(factor), p)
+        white = self._whiten(y, p)
+        return self.density(white.square, white.log_det, p)
 
     def derivatives(self, y: Array, p: Parameters) -> tuple[Array, Array]:
         return self.slopes(self._whiten(y, p), p)
 
     def jet(self, y: Array, p: Parameters) -> Jet:
         white = self._whiten(y, p)
-        return Jet(self.density(white, p), *self.slopes(white, p))
+        logp = self.density(white.square, white.log_det, p)
+        return Jet(logp, *self.slopes(white, p))
 
     def spread(self, p: Parameters) -> Array:
         if "chol" in p:
@@ -114,9 +119,43 @@ class Elliptical(Family):
     def _whiten(self, y: Array, p: Parameters) -> Whitened:
         factor = self._factor(p)
         inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
-        log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
         offset = _multiply(y - p["mu"], np.swapaxes(inverse, -1, -2))
-        return Whitened(offset, inverse, np.asarray(log_det))
+        return Whitened(offset, inverse, _log_det(factor))
+
+
+def _log_det(factor: Array) -> Array:
+    return np.asarray(np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1))
+
+
+def _squares(y: Array, mu: Array, factor: Array) -> Array:
+    r"""(y − μ)' Σ⁻¹ (y − μ) of all draws, (point, n, d) → (point, draw, n), by one matrix product.
+
+    A sum of monomials, with coefficients that the draws have. With :math:`\mu_0, L_0` for means
+    over the draws and :math:`z = L_0^{-1}(y - \mu_0)`, it is
+    :math:`|Az - b|^2 = z'A'Az - 2b'Az + b'b`. There :math:`A = L^{-1}L_0` is near the identity and
+    :math:`b = L^{-1}(\mu - \mu_0)` near zero, so that hardly any digits cancel.
+    """
+    d = y.shape[-1]
+    lead = np.broadcast_shapes(mu.shape[:-1], factor.shape[:-2])  # (draw, n)
+    middle, typical = np.broadcast_to(mu, (*lead, d)).mean(axis=0), factor.mean(axis=0)
+    z = _multiply(y - middle, np.swapaxes(np.linalg.inv(typical), -1, -2))
+    inverse = np.linalg.inv(factor)
+    slope = inverse @ typical
+    shift = (inverse @ (mu - middle)[..., None])[..., 0]
+    j, k = np.triu_indices(d)
+    coefficients = (
+        (np.swapaxes(slope, -1, -2) @ slope)[..., j, k] * np.where(j == k, 1.0, 2.0),
+        -2.0 * (shift[..., None, :] @ slope)[..., 0, :],
+        np.square(shift).sum(axis=-1, keepdims=True),
+    )
+    monomials = np.concatenate([z[..., j] * z[..., k], z, np.ones((*z.shape[:-1], 1))], axis=-1)
+    of_draws = [np.broadcast_to(each, (*lead, each.shape[-1])) for each in coefficients]
+    total = monomials.swapaxes(0, 1) @ np.concatenate(of_draws, axis=-1).transpose(1, 2, 0)
+    return np.maximum(total, 0.0).transpose(1, 2, 0)
+
+
+def _n_monomials(d: int) -> int:
+    return (d + 1) * (d + 2) // 2
 
 
 def _multiply(rows: Array, matrix: Array) -> Array:

@@ -24,8 +24,8 @@ class MvNormal(Elliptical):
     matrix = "cov"
     orders = (np.inf, np.inf)
 
-    def density(self, white: Whitened, p: Parameters) -> Array:
-        return -0.5 * white.square - (white.log_det + white.d * LOG_SQRT_2PI)
+    def density(self, square: Array, log_det: Array, p: Parameters) -> Array:
+        return -0.5 * square - (log_det + p["mu"].shape[-1] * LOG_SQRT_2PI)
 
     def slopes(self, white: Whitened, p: Parameters) -> tuple[Array, Array]:
         grad = -white.pull

@@ -27,10 +27,10 @@ class MvStudentT(Elliptical):
     matrix = "scale"
     orders = (0.0, 0.0)
 
-    def density(self, white: Whitened, p: Parameters) -> Array:
-        nu, d = p["nu"], white.d
-        constant = log_normaliser(nu, d) - white.log_det
-        return constant - (0.5 * nu + 0.5 * d) * np.log1p(white.square / nu)
+    def density(self, square: Array, log_det: Array, p: Parameters) -> Array:
+        nu, d = p["nu"], p["mu"].shape[-1]
+        constant = log_normaliser(nu, d) - log_det
+        return constant - (0.5 * nu + 0.5 * d) * np.log1p(square / nu)
 
     def slopes(self, white: Whitened, p: Parameters) -> tuple[Array, Array]:
         count = np.asarray(p["nu"] + white.d)[..., None]

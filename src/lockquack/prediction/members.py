@@ -28,8 +28,8 @@ _INSIDE = 1e-3
 _NUMBERS_AT_ONCE = 2**16
 #: Points at which a density is looked at, or a few times as many.
 _POINTS = 100
-#: Outcomes at which a density is evaluated at once: sums over blocks of draws are held of each.
-_MOST_POINTS = 2**13
+#: Outcomes at which a density is evaluated at once: sums along many draws take less than along few.
+_MOST_POINTS = 2**8
 #: Times that outcomes which a transform cannot have are drawn again.
 _MOST_REDRAWS = 1000
 
