@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import override
+
 from lockquack.arithmetic import methods_in_own_arithmetic, own_arithmetic
 from lockquack.checks.models import kind_of_scores, suited_rule
 from lockquack.combination.sums import Running
 from lockquack.draws.blocks import Kind
 from lockquack.errors import UnsupportedError
+from lockquack.fitting.sums import QuadraticSums
 from lockquack.methods.fit import read_concentration, require_seed
-from lockquack.methods.gather import passes_for, unit_of
+from lockquack.methods.gather import unit_of
 from lockquack.methods.method import METHODS
-from lockquack.methods.summing import distances_of, sum_distances, sum_up, sums_of
+from lockquack.methods.summing import distances_of, sum_averages, sum_distances, sum_up
 from lockquack.models.model import Model, sources_of
 from lockquack.operators import Linear, Locking
 from lockquack.rules import CRPS, Hyvarinen
@@ -72,6 +75,11 @@ class RunningLock(Running):
     scored_by = Hyvarinen
     summed_by = staticmethod(sum_up)
 
+    @staticmethod
+    @override
+    def sums_behind(fit: Combination) -> QuadraticSums:
+        return sum_averages(fit._require_models(), fit.rule, fit.scores)
+
 
 @methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,6 +111,12 @@ class RunningStack(Running):
     label = "stack by CRPS"
     scored_by = CRPS
     summed_by = staticmethod(sum_distances)
+
+    @staticmethod
+    @override
+    def sums_behind(fit: Combination) -> QuadraticSums:
+        unit = float(unit_of(fit.rule, fit.observations)[0])
+        return distances_of(fit.objective.densities, fit.observations, unit)
 
 
 @own_arithmetic
@@ -271,29 +285,21 @@ def update(
     >>> fit.update(lq.example_models()).n_obs
     80
     """
-    begun = _begun(self)
-    return begun.update(models, forget=forget, progressbar=progressbar)
+    return _summed(self).update(models, forget=forget, progressbar=progressbar)
 
 
-def _begun(fit: Combination) -> Running:
+def _summed(fit: Combination) -> Running:
     """Sum over the observations of a fit."""
     if fit.design is not None:
         raise UnsupportedError(
             f"The weights depend on {fit.design.says}, and sums over all observations know "
             "nothing of it. Fit all observations again, or combine without by=."
         )
-    own = fit._require_models()
-    source = next(iter(own.values())).source
-    rest = fit.objective.concentration, fit.random_seed
-    if isinstance(fit.rule, Hyvarinen) and fit.operator == Locking():
-        passes = [passes_for(model, fit.rule) for model in own.values()]
-        found = [each.predict(fit.scores, density=False) for each in passes]
-        sums = sums_of(found, fit.rule, source, slice(0, source.n_obs))
-        return RunningLock(fit.names, fit.rule, fit.scores, sums, *rest)
-    if type(fit.rule) is CRPS and fit.operator == Linear():
-        unit = float(unit_of(fit.rule, fit.observations)[0])
-        sums = distances_of(fit.objective.densities, fit.observations, unit)
-        return RunningStack(fit.names, fit.rule, fit.scores, sums, *rest)
+    fit._require_models()
+    for kind in (RunningLock, RunningStack):
+        if kind.is_for(fit.rule, fit.operator):
+            rest = fit.objective.concentration, fit.random_seed
+            return kind(fit.names, fit.rule, fit.scores, kind.sums_behind(fit), *rest)
     raise UnsupportedError(
         "Only locking by the Hyvärinen score and mixing by CRPS can be updated, because sums over "
         f"the observations are enough for them; this is {fit.operator!r} by the "

@@ -166,6 +166,8 @@ class VaryingFitter(Fitter):
 
     wants = ("folds_seed",)
     refits_cheaply = False
+    #: Whether it is convex in the weights of the functions.
+    is_convex: ClassVar[bool] = False
     #: How constant weights are fitted.
     relative: ClassVar[type[Fitter]]
 

@@ -40,6 +40,7 @@ class VaryingConvexFitter(VaryingFitter):
     """A problem that is convex in the weights of the functions."""
 
     kind = "convex, certified"
+    is_convex = True
     constant: ConvexFitter
     most_deletions = 2_000
 
