@@ -288,7 +288,7 @@ def test_recalibrated_energy_scores_are_in_the_units_of_the_others(rng):
     y = 10.0 * rng.normal(size=40)
     mu = rng.normal(size=(2, 50))
     models = {
-        name: lq.from_family("normal", y=y, mu=mu, sigma=s) for name, s in zip("ab", (10, 20))
+        name: lq.from_family("normal", y=y, mu=mu, sigma=s) for name, s in (("a", 10), ("b", 20))
     }
     crps, energy = (
         quiet(lq.compare, models, ["equal"], rule=rule, recalibrated=True)[rule]

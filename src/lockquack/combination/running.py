@@ -40,8 +40,8 @@ class RunningLock(Running):
     were summed in different places are added with ``+``. It never changes: :meth:`update`
     returns another.
 
-    What is known of single observations only (:attr:`Combination.pointwise`, ``influence``,
-    ``loo`` predictions) cannot be had; use :func:`lock` for that. Weights are the same.
+    Nothing is kept of single observations, so that there is no :attr:`Combination.pointwise`,
+    ``influence`` or ``loo`` prediction; use :func:`lock` for these. Weights are the same.
 
     Made by :func:`running_lock`, or by :meth:`Combination.update`.
 
@@ -88,8 +88,8 @@ class RunningStack(Running):
 
     CRPS of a mixture is :math:`w'Q_iw`, so :math:`\sum_i Q_i` is all that is held. New observations
     are added exactly, by :meth:`update`, and parts of the data that were summed in different
-    places with ``+``. Made by :func:`running_stack`; what is known of single observations only
-    is obtained from :func:`combine`.
+    places with ``+``. Made by :func:`running_stack`; for all that is known of single
+    observations, use :func:`combine`.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ def _summed(fit: Combination) -> Running:
     """Sum over the observations of a fit."""
     if fit.design is not None:
         raise UnsupportedError(
-            f"The weights depend on {fit.design.says}, and sums over all observations know "
+            f"The weights depend on {fit.design.title}, and sums over all observations know "
             "nothing of it. Fit all observations again, or combine without by=."
         )
     fit._require_models()

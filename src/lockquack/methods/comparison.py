@@ -22,7 +22,7 @@ from lockquack.methods.verdicts import (
     error_if_enough,
     judge,
 )
-from lockquack.models.ways import how_left_out
+from lockquack.models.leaving_out import lines_about_left_out
 from lockquack.rules import Rule
 from lockquack.totals import effective_number, total
 from lockquack.words import by_reason
@@ -246,8 +246,8 @@ class Comparison(pd.DataFrame):
 
     def _around(self, width: int) -> tuple[list[str], list[str]]:
         """Lines above and below a table of that many letters across."""
-        why, ways = self.attrs["why_led"], self.attrs.get("ways", [])
-        said = (self.legend(width), why, *ways, self.caution, *self.left_out())
+        why, how = self.attrs["why_led"], self.attrs.get("left_out_by", [])
+        said = (self.legend(width), why, *how, self.caution, *self.left_out())
         return [self.heading, self.advice], [line for line in said if line]
 
 
@@ -289,7 +289,7 @@ def tabulate(
         "folds": folds,
         "left_out": dict(left_out),
         "metrics": list(measured[0]) if measured else [],
-        "ways": how_left_out(bench.sources, bench.scores),
+        "left_out_by": lines_about_left_out(bench.sources, bench.scores),
     }
     return comparison
 

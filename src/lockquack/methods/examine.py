@@ -13,7 +13,7 @@ from lockquack.families.base import Edge
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.identifiability import collinear, duplicates
-from lockquack.fitting.influence import changes_of, deciding, look_closely
+from lockquack.fitting.influence import changes_of, deciding, shortlist
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array, softmax
@@ -139,7 +139,7 @@ def examine_influence(fit: Fitted) -> list[Remark]:
     few = np.count_nonzero(objective.counts) < _FEWEST_TO_LOOK_AT
     if few or costly or objective.K < 2 or not fitter.resamples or fit.pool.varies:
         return []
-    moved, close, without = look_closely(fitter, x)
+    moved, close, without = shortlist(fitter, x)
     found = deciding(fitter, x, moved, close, without).tolist()
     if not found:
         return []

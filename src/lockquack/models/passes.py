@@ -33,7 +33,7 @@ class LooDensity:
     pareto_k: Array  # (n,)
     #: Effect of each draw, or block of draws, on Σ_i w_i log p_i, to first order.
     influence: Array  # (chain, draw)
-    #: How each was had: "PSIS", "held out", "refit", and others.
+    #: How each was found: "PSIS", "held out", "refit", and others.
     how: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, dtype=np.str_))  # (n,)
 
 
@@ -144,7 +144,7 @@ class Passes:
             found = self._without_weights(progressbar)
         else:
             found = self._by_psis(progressbar)
-        return replace(found, how=self.source.hows_left_out)
+        return replace(found, how=self.source.each_left_out_by)
 
     def average_for(self, kind: Kind) -> Kind:
         """Return which average over the draws it takes: nothing is left out twice."""
