@@ -302,7 +302,16 @@ class VaryingFitter(Fitter):
     def solutions(self) -> Sequence[Solution]:
         if not self.objective.is_constant:
             return self.varying_solutions()
-        found = self.constant.solutions()
+        return self._same_everywhere(self.constant.solutions())
+
+    @override
+    def solve_near(self, found: Sequence[Solution]) -> Sequence[Solution]:
+        if not self.objective.is_constant:
+            return super().solve_near(found)
+        before = [replace(each, x=self.objective.average(each.x)) for each in found]
+        return self._same_everywhere(self.constant.solve_near(before))
+
+    def _same_everywhere(self, found: Sequence[Solution]) -> list[Solution]:
         return [replace(each, x=self.objective.same_everywhere(each.x)) for each in found]
 
     @abstractmethod
