@@ -292,8 +292,8 @@ def _summed(fit: Combination) -> Running:
     """Sum over the observations of a fit."""
     if fit.design is not None:
         raise UnsupportedError(
-            f"The weights depend on {fit.design.title}, and sums over all observations know "
-            "nothing of it. Fit all observations again, or combine without by=."
+            f"The weights depend on {fit.design.title}, so sums over all observations are not "
+            "enough. Fit all observations again, or combine without by=."
         )
     fit._require_models()
     for kind in (RunningLock, RunningStack):

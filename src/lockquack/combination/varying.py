@@ -106,7 +106,7 @@ def read_new(fit: Combination, by: Any, observations: Observations | None = None
     design = require_design(fit)
     if by is None:
         raise ParameterError(
-            f"The weights depend on {design.title}: say what that is of the new observations, by=."
+            f"The weights depend on {design.title}: give its values at the new observations, by=."
         )
     basis = design.basis(design.read(by, observations))
     if observations is not None and basis.share.shape[0] != observations.n:
