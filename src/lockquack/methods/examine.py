@@ -214,7 +214,7 @@ def examine_monte_carlo(
     ``scored`` holds the scores of the combination and of each model, (1 + K, n).
     """
     remarks: list[Remark] = []
-    unknown = np.array([1 < each.n_samples < 4 * len(each.log_influence) for each in collapsed])
+    unknown = np.array([1 < each.n_samples < 4 * len(each.log_effect) for each in collapsed])
     if unknown.any():
         remarks.append(HardlyAnyDraws(_chosen(names, unknown)))
     spread = _sampling_errors(scored, case_weights)

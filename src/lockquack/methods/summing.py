@@ -150,9 +150,7 @@ def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None)
         np.stack([jet.grad for jet in jets]),
         np.stack([jet.curv for jet in jets]),
     )
-    return QuadraticSums.of_jets(
-        stacked, outcomes, weights, tuple(each.influence for each in found)
-    )
+    return QuadraticSums.of_jets(stacked, outcomes, weights, tuple(each.effect for each in found))
 
 
 def sum_distances(
