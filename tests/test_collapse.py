@@ -248,10 +248,10 @@ def test_mcse_weighs_components_by_their_units(rng):
     assert 9 * max(first, second) < both < 9 * (first + second)
 
 
-def test_influence_is_what_leaving_a_block_out_does(rng):
+def test_the_effect_of_a_block_is_what_leaving_it_out_does(rng):
     given = arrays(rng, chains=2, draws=50, n=9)
-    influence = lq.from_arrays(**given).collapse().influence
-    assert influence.shape == (2, 50, 1)
+    effect = lq.from_arrays(**given).collapse().effect
+    assert effect.shape == (2, 50, 1)
 
     def score(keep):
         g, h = given["grad"].reshape(100, 9)[keep], given["curv"].reshape(100, 9)[keep]
@@ -260,7 +260,7 @@ def test_influence_is_what_leaving_a_block_out_does(rng):
     everything = np.arange(100)
     for draw in (3, 77):
         change = score(everything) - score(everything != draw)
-        assert influence.reshape(100)[draw] == pytest.approx(99 * change, rel=0.05, abs=0.5)
+        assert effect.reshape(100)[draw] == pytest.approx(99 * change, rel=0.05, abs=0.5)
 
 
 def test_how_many_draws_carry_an_average(rng):
@@ -323,7 +323,7 @@ def test_every_number_is_read_once_in_small_tiles(rng, kind, contiguous):
     assert source.tiles <= 2 * size / most + 2 * groups * source.n_chains
     reference = lq.from_arrays(**given).collapse(kind)
     np.testing.assert_allclose(collapsed.jet.curv, reference.jet.curv, rtol=1e-12)
-    np.testing.assert_allclose(collapsed.influence, reference.influence, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(collapsed.effect, reference.effect, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["loo", "in-sample", "held-out"])
@@ -333,10 +333,10 @@ def test_derivatives_that_are_not_wanted_are_not_read(rng, kind):
     collapsed = collapse(source, kind, density=True, derivatives=False)
     assert source.read == {"derivatives": 0, "logp": given["logp"].size}
     assert collapsed.jet.grad.shape == collapsed.jet.curv.shape == (70, 0)
-    assert collapsed.influence.shape == (*collapsed.log_influence.shape, 0)
+    assert collapsed.effect.shape == (*collapsed.log_effect.shape, 0)
     reference = collapse(lq.from_arrays(**given).source, kind, density=True)
     np.testing.assert_array_equal(collapsed.jet.logp, reference.jet.logp)
-    np.testing.assert_array_equal(collapsed.log_influence, reference.log_influence)
+    np.testing.assert_array_equal(collapsed.log_effect, reference.log_effect)
     np.testing.assert_array_equal(collapsed.n_effective, reference.n_effective)
 
 
@@ -468,8 +468,8 @@ def test_pieces_give_what_the_whole_gives(rng, kind, d, places):
         (pieces.jet.grad, whole.jet.grad),
         (pieces.jet.curv, whole.jet.curv),
         (pieces.n_effective, whole.n_effective),
-        (pieces.influence, whole.influence),
-        (pieces.log_influence, whole.log_influence),
+        (pieces.effect, whole.effect),
+        (pieces.log_effect, whole.log_effect),
     ]:
         assert mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
@@ -497,7 +497,7 @@ def test_the_number_of_threads_changes_no_bit(rng, kind, monkeypatch):
     for other in results[1:]:
         np.testing.assert_array_equal(other.jet.grad, results[0].jet.grad)
         np.testing.assert_array_equal(other.jet.curv, results[0].jet.curv)
-        np.testing.assert_array_equal(other.influence, results[0].influence)
+        np.testing.assert_array_equal(other.effect, results[0].effect)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -172,7 +172,7 @@ def test_weights_that_cannot_be_relied_on_are_drawn_again(models, fit, monkeypat
     p = np.exp([model.loo().logp for model in models.values()])
     worst = np.argsort(p[1] / p[0] * np.where(SIDE == "left", 1.0, -1.0))[-2:]
     counts = np.ones(N) + 100.0 * np.eye(N)[worst]
-    _, reliable = fit.fitter._regating.importance(counts)
+    _, reliable = fit.fitter._refits.importance(counts)
     assert not reliable.any()
     monkeypatch.setattr(gated, "_SHORTLY", (2, 200))
     for u, x in zip(counts, fit.fitter.refit_many(counts, fit.solution.x), strict=True):
@@ -208,7 +208,7 @@ def test_coordinates_of_a_gate_lead_back_to_it(operator):
     fit = lq.combine(lq.example_models(), operator, lq.LogScore())
     basis = groups(np.arange(N) % 3, 3)
     sampler = gate_of(fit.objective, basis)._sampler(1.0, fit.solution.x)
-    size = sum(sampler.objective.sizes) + sampler.chart.ways.shape[1]
+    size = sum(sampler.objective.sizes) + sampler.chart.directions.shape[1]
     x = sampler.natural(0.3 * np.random.default_rng(1).normal(size=size))
     np.testing.assert_allclose(sampler.natural(sampler.free(x)), x, atol=1e-8)
 

@@ -19,10 +19,10 @@ from lockquack.fitting.influence import (
     changes_of,
     deciding,
     delete_roughly,
-    look_closely,
     moves,
     outstanding,
     rough_changes,
+    shortlist,
 )
 from lockquack.fitting.linear_log_score import LinearLogScore
 from lockquack.operators import Hoelder, Linear, Superposition
@@ -325,7 +325,7 @@ def test_skewed_observations_are_rarely_said_to_decide(make, rate):
         for draw in ORDINARY.values():
             rng = np.random.default_rng(seed)
             fit = make(fitted_to(draw(rng, 40), rng))
-            moved, _, _ = look_closely(fit.fitter, fit.solution.x)
+            moved, _, _ = shortlist(fit.fitter, fit.solution.x)
             moving += outstanding(moved).size > 0
             said += any(each.code == FewDecide.code for each in fit.remarks)
     assert said <= rate * 3 * tries
@@ -355,7 +355,7 @@ def test_the_look_at_a_fit_finds_what_all_deletions_find(pair):
     assert isinstance(fitter, ConvexFitter)
     x = fitter.solve().x
     exact = changes_of(fitter, x, fitter.without_each(np.arange(40), x))
-    moved, close, found = look_closely(fitter, x)
+    moved, close, found = shortlist(fitter, x)
     assert set(np.flatnonzero(moves(exact) > 0.11)) <= set(close)
     np.testing.assert_allclose(changes_of(fitter, x, found), exact[:, close], atol=1e-12)
     np.testing.assert_allclose(moved[close], moves(exact)[close], atol=1e-12)
@@ -365,16 +365,16 @@ def test_the_look_at_a_fit_finds_what_all_deletions_find(pair):
 def test_the_look_does_not_fit_again_where_nothing_moves(models, monkeypatch):
     fit = lq.stack(models)
     monkeypatch.setattr(LinearLogScore, "refit_many", None)
-    look_closely(fit.fitter, fit.solution.x)
+    shortlist(fit.fitter, fit.solution.x)
 
 
 def test_many_observations_are_looked_at_in_groups(monkeypatch):
     fitter = pose(("density", "hyvarinen", lq.Locking(), 3))
     fitter.objective.densities.tables.clear()
     x = fitter.solve().x
-    together = look_closely(fitter, x)
+    together = shortlist(fitter, x)
     monkeypatch.setattr("lockquack.fitting.influence._AT_ONCE", 7)
-    for whole, parts in zip(together, look_closely(fitter, x), strict=True):
+    for whole, parts in zip(together, shortlist(fitter, x), strict=True):
         np.testing.assert_allclose(parts, whole, atol=1e-14)
 
 

@@ -205,7 +205,7 @@ def test_the_pass_over_draws_is_the_same_compiled(rng, monkeypatch, kind, dtype)
         own, other = getattr(found.jet, name), getattr(expected.jet, name)
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(found.jet.logp, expected.jet.logp, rtol=1e-14)
-    np.testing.assert_allclose(found.influence, expected.influence, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found.effect, expected.effect, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(found.n_effective, expected.n_effective, rtol=1e-12)
 
 

@@ -174,5 +174,5 @@ def test_what_is_known_stays_known(models):
 
 
 def test_the_command_line_has_its_own_words(models):
-    (line,) = lq.lock(models)._what_is_unknown
+    (line,) = lq.lock(models)._missing_log_scores
     assert in_shell(line) == "elpd of [lock]: not computed yet; use lockquack compare."

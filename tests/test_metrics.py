@@ -281,3 +281,17 @@ def test_the_command_line_asks_for_them(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "stack, recalibrated" in out
     assert "crps" in out
+
+
+def test_recalibrated_energy_scores_are_in_the_units_of_the_others(rng):
+    """Of single numbers the energy score is CRPS in units of their spread, recalibrated or not."""
+    y = 10.0 * rng.normal(size=40)
+    mu = rng.normal(size=(2, 50))
+    models = {
+        name: lq.from_family("normal", y=y, mu=mu, sigma=s) for name, s in (("a", 10), ("b", 20))
+    }
+    crps, energy = (
+        quiet(lq.compare, models, ["equal"], rule=rule, recalibrated=True)[rule]
+        for rule in ("crps", "energy")
+    )
+    np.testing.assert_allclose(energy * y.std(ddof=1), crps[energy.index], rtol=1e-9)

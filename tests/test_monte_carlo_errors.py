@@ -61,7 +61,7 @@ def test_errors_are_the_spread_over_simulations(make, operator, rule):
 
 
 def test_the_error_of_independent_draws_is_known():
-    """Of outcomes that are independent, the influences' variance over the number of draws."""
+    """Of outcomes that are independent, the effects' variance over the number of draws."""
     rng = np.random.default_rng(3)
     drawn = rng.normal(size=(4, 500, N))
     fit = lq.combine({"a": lq.from_draws(drawn, y=Y, held_out=True)}, lq.Linear(), lq.CRPS(scale=1))

@@ -427,7 +427,7 @@ def test_a_worker_that_dies_does_not_change_the_answer(client, data, tmp_path, m
     source = Mortal(model.observations, *SHAPE, model.likelihood, model.source, str(flag))
     mortal = lq.Model(source)
     np.testing.assert_array_equal(mortal.collapse().jet.curv, expected.jet.curv)
-    np.testing.assert_array_equal(mortal.collapse().influence, expected.influence)
+    np.testing.assert_array_equal(mortal.collapse().effect, expected.effect)
     assert flag.exists()
 
 

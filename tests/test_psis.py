@@ -265,7 +265,7 @@ def test_densities_are_the_weighted_averages(rng, shape):
     logp[..., :5] = -2.5  # no tail at all
     logp[..., 5:10] = np.round(logp[..., 50:55])  # ties
     rows = np.moveaxis(logp, 2, 0).reshape(n, -1).copy()
-    density, tails, influence = loo_densities(rows)
+    density, tails, effect = loo_densities(rows)
     log_weights, expected_k = psis(logp)
     expected = special.logsumexp(log_weights + logp, axis=(0, 1))
     shift = np.exp(log_weights + logp - expected) - np.exp(log_weights)
@@ -275,8 +275,8 @@ def test_densities_are_the_weighted_averages(rng, shape):
     # Of equal draws, any may be in the tail.
     untied = np.r_[0:5, 10:n]
     rows = np.moveaxis(logp, 2, 0).reshape(n, -1)[untied]
-    influence = loo_densities(rows)[2]
-    np.testing.assert_allclose(influence.reshape(shape), shift[..., untied].sum(2), atol=1e-11)
+    effect = loo_densities(rows)[2]
+    np.testing.assert_allclose(effect.reshape(shape), shift[..., untied].sum(2), atol=1e-11)
 
 
 def test_densities_are_those_of_arviz(family):
@@ -330,7 +330,7 @@ def test_weights_from_known_tails_are_the_same_to_the_bit(rng):
     tails = psis_module.psis_rows(weights)
     assert psis_module.psis_rows(again, tails) is tails
     np.testing.assert_array_equal(weights, again)
-    density, _, influence = loo_densities(logp.copy())
+    density, _, effect = loo_densities(logp.copy())
     known, _, shift = loo_densities(logp, None, tails)
     np.testing.assert_array_equal(density, known)
-    np.testing.assert_array_equal(influence, shift)
+    np.testing.assert_array_equal(effect, shift)

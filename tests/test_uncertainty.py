@@ -11,7 +11,7 @@ from arviz_stats.base import array_stats
 
 import lockquack as lq
 from lockquack.errors import ParameterError, UnsupportedError
-from lockquack.sampling.nuts import judged
+from lockquack.sampling.nuts import assess
 from tests.helpers import lock, paper_models
 
 pytestmark = pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
@@ -292,11 +292,11 @@ def test_slopes_of_the_posterior_are_differences(operator, rule, by):
 
 def test_chains_that_cannot_be_trusted_are_said_to_be_so():
     good = np.random.default_rng(0).normal(size=(4, 500, 2))
-    assert judged(good, 0).is_reliable
-    assert not judged(good, 1).is_reliable
-    assert not judged(good + np.arange(4)[:, None, None], 0).is_reliable
-    assert not judged(np.cumsum(good, axis=1), 0).is_reliable
-    assert judged(np.ones((4, 500, 1)), 0).is_reliable  # one model alone
+    assert assess(good, 0).is_reliable
+    assert not assess(good, 1).is_reliable
+    assert not assess(good + np.arange(4)[:, None, None], 0).is_reliable
+    assert not assess(np.cumsum(good, axis=1), 0).is_reliable
+    assert assess(np.ones((4, 500, 1)), 0).is_reliable  # one model alone
 
 
 def test_without_nutpie_a_message_says_what_to_install(monkeypatch):

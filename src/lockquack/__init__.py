@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from lockquack.sources.cross_validation import cross_validate as cross_validate
     from lockquack.sources.datatree import from_datatree as from_datatree
     from lockquack.sources.drawn import from_draws as from_draws
-    from lockquack.sources.drawn import from_quantiles as from_quantiles
     from lockquack.sources.elpd import from_elpd as from_elpd
     from lockquack.sources.family import from_family as from_family
     from lockquack.sources.folds import from_folds as from_folds
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from lockquack.sources.numpyro import from_numpyro as from_numpyro
     from lockquack.sources.parameters import linear_predictor as linear_predictor
     from lockquack.sources.pymc import from_pymc as from_pymc
+    from lockquack.sources.quantiles import from_quantiles as from_quantiles
     from lockquack.sources.refitting import refit as refit
     from lockquack.sources.splits import leave_future_out as leave_future_out
     from lockquack.sources.stan import from_cmdstanpy as from_cmdstanpy
@@ -116,7 +116,7 @@ _HOMES = {
     "from_numpyro": "sources.numpyro",
     "from_pymc": "sources.pymc",
     "from_pystan": "sources.stan",
-    "from_quantiles": "sources.drawn",
+    "from_quantiles": "sources.quantiles",
     "leave_group_out": "sources.group_out",
     "leave_future_out": "sources.splits",
     "linear_predictor": "sources.parameters",

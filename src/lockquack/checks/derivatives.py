@@ -108,17 +108,17 @@ def check(
         as_model(model).source, None if against is None else against.source
     )
     rng = as_generator(random_seed)
-    places = _Places.choose(source, thorough=thorough, rng=rng)
+    sample = _Sample.choose(source, thorough=thorough, rng=rng)
     tolerance = _TIGHT if thorough else _LOOSE
-    rows = [*_compare_densities(source, density, places, tolerance)]
-    y = source.observations.values[places.obs]
-    given = places.read(source)
+    rows = [*_compare_densities(source, density, sample, tolerance)]
+    y = source.observations.values[sample.obs]
+    given = sample.read(source)
     unit = _steepness(*given, source.observations.values)
-    rows += _compare_derivatives(density, places, y, given, unit, tolerance, "observed")
+    rows += _compare_derivatives(density, sample, y, given, unit, tolerance, "observed")
     if thorough and source.can.evaluate:
-        beside = _beside(source, places, y, unit, rng)
+        beside = _beside(source, sample, y, unit, rng)
         rows += _compare_derivatives(
-            density, places, beside, places.evaluate(source, beside), unit, tolerance, "elsewhere"
+            density, sample, beside, sample.evaluate(source, beside), unit, tolerance, "elsewhere"
         )
     return Check(source.likelihood.description, tuple(rows))
 
@@ -156,7 +156,7 @@ def _to_compare(source: Source, against: Source | None) -> tuple[Source, Source]
 
 
 @dataclass(frozen=True)
-class _Places:
+class _Sample:
     """Draws and observations that are checked."""
 
     draws: tuple[tuple[int, int], ...]  # chain, draw
@@ -164,7 +164,7 @@ class _Places:
     model: Source  # whose they are
 
     @classmethod
-    def choose(cls, model: Source, *, thorough: bool, rng: np.random.Generator) -> _Places:
+    def choose(cls, model: Source, *, thorough: bool, rng: np.random.Generator) -> _Sample:
         n_draws = min(model.n_samples, _MANY_DRAWS if thorough else _FEW_DRAWS)
         chosen = np.sort(rng.choice(model.n_samples, size=n_draws, replace=False))
         n_obs = model.n_obs if thorough else _FEW_OBSERVATIONS
@@ -258,19 +258,19 @@ class _Places:
 
 
 def _compare_densities(
-    source: Source, density: Source, places: _Places, tolerance: float
+    source: Source, density: Source, sample: _Sample, tolerance: float
 ) -> Iterator[ComparedQuantity]:
     """Compare log densities at the observed outcomes with those evaluated, and those stored."""
-    got = places.logp(source)
-    y = source.observations.values[places.obs]
-    evaluated = np.stack([places.logp_at(density, y[None], s)[0] for s in range(len(got))])
+    got = sample.logp(source)
+    y = source.observations.values[sample.obs]
+    evaluated = np.stack([sample.logp_at(density, y[None], s)[0] for s in range(len(got))])
     tolerance = max(tolerance, _STORED if density is not source else 0.0)
-    yield places.compare(
+    yield sample.compare(
         "log density", "observed", _relative(got, evaluated), tolerance, got, evaluated
     )
-    stored = places.stored(source)
+    stored = sample.stored(source)
     if stored is not None:
-        yield places.compare(
+        yield sample.compare(
             "stored log likelihood", "observed", _relative(got, stored), _STORED, got, stored
         )
 
@@ -291,7 +291,7 @@ def _steepness(grad: Array, curv: Array, y: Array) -> Array:
 
 
 def _beside(
-    source: Source, places: _Places, y: Array, unit: Array, rng: np.random.Generator
+    source: Source, sample: _Sample, y: Array, unit: Array, rng: np.random.Generator
 ) -> Array:
     """Choose outcomes up to two units from the observed ones that are possible in all draws.
 
@@ -300,14 +300,14 @@ def _beside(
     moved = y + rng.uniform(-2.0, 2.0, size=y.shape) / unit
     with np.errstate(all="ignore"):
         logp = np.stack(
-            [places.logp_at(source, moved[None], s)[0] for s in range(len(places.draws))]
+            [sample.logp_at(source, moved[None], s)[0] for s in range(len(sample.draws))]
         )
     return np.where(np.isfinite(logp.sum(axis=0))[:, None], moved, np.nan)
 
 
 def _compare_derivatives(
     density: Source,
-    places: _Places,
+    sample: _Sample,
     y: Array,
     given: Sequence[Array],
     unit: Array,
@@ -325,7 +325,7 @@ def _compare_derivatives(
     tried = np.zeros(y.shape, dtype=np.bool_)
     for length in _LENGTHS:
         for draw in range(len(grad)):
-            slope, bend, step, rounding = _differences(density, places, y, unit, length, draw)
+            slope, bend, step, rounding = _differences(density, sample, y, unit, length, draw)
             tried |= np.isfinite(step)
             for k, (difference, exact, size, power) in enumerate(
                 ((slope, grad[draw], unit, 1), (bend, curv[draw], unit**2, 2))
@@ -341,13 +341,13 @@ def _compare_derivatives(
     skipped = ~tried  # where all happens within the distance of two numbers, float64 cannot tell
     names: tuple[Quantity, Quantity] = ("gradient", "curvature")
     return [
-        places.compare(name, where, np.where(skipped, np.nan, error), tolerance, exact, difference)
+        sample.compare(name, where, np.where(skipped, np.nan, error), tolerance, exact, difference)
         for name, error, exact, difference in zip(names, best, given, found, strict=True)
     ]
 
 
 def _differences(
-    density: Source, places: _Places, y: Array, unit: Array, length: float, draw: int
+    density: Source, sample: _Sample, y: Array, unit: Array, length: float, draw: int
 ) -> tuple[Array, Array, Array, Array]:
     """Return first and second differences of one draw, steps, and rounding errors; all (obs, d)."""
     slope, bend, steps, rounding = (np.full(y.shape, np.nan) for _ in range(4))
@@ -360,7 +360,7 @@ def _differences(
             points[:, :, j] += _STENCIL[:, None] * step
             step = (points[3, :, j] - points[1, :, j]) / 2
             step = np.where(np.isfinite(step), step, np.nan)
-            logp = places.logp_at(density, density.likelihood.on_circle(points), draw)
+            logp = sample.logp_at(density, density.likelihood.on_circle(points), draw)
             slope[:, j], bend[:, j] = _FIRST @ logp / step, _SECOND @ logp / step**2
         steps[:, j] = step
         noise = np.abs(logp[2]) + unit[:, j] * np.abs(y[:, j])

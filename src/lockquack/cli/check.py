@@ -65,13 +65,13 @@ def _add_options(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     from lockquack.cli.files import find_sources
     from lockquack.cli.output import hear_warnings, require_writable, write_result
-    from lockquack.cli.sources import read_about, read_model
+    from lockquack.cli.sources import read_model, read_model_options
     from lockquack.parallel.cluster import cluster
 
     require_writable(options, files=[options.output])
     with cluster(options.cluster, options.workers), hear_warnings(options):
         sources = find_sources(options.files)
-        about = read_about([source.name for source in sources], options)
+        about = read_model_options([source.name for source in sources], options)
         findings = []
         for source in sources:
             finding = Finding(source.name, source.title)

@@ -54,12 +54,12 @@ class Outcome:
 def read_models(options: Namespace) -> dict[str, Model]:
     """Read the models that the options of a command name."""
     sources = find_sources(options.files)
-    about = read_about([source.name for source in sources], options)
+    about = read_model_options([source.name for source in sources], options)
     return {source.name: read_model(source, about[source.name], options) for source in sources}
 
 
 @dataclass(frozen=True)
-class About:
+class ModelOptions:
     """What the options say about one model."""
 
     formula: Formula | None
@@ -75,15 +75,15 @@ class About:
             )
 
 
-def read_about(names: Sequence[str], options: Namespace) -> dict[str, About]:
+def read_model_options(names: Sequence[str], options: Namespace) -> dict[str, ModelOptions]:
     """Read what the options say about each model."""
     formulas = read_formulas(options.family, names)
     transforms = _by_model(options.transform, names, str)
     outcome = read_outcome(options.y)
-    return {name: About(formulas.get(name), transforms.get(name), outcome) for name in names}
+    return {name: ModelOptions(formulas.get(name), transforms.get(name), outcome) for name in names}
 
 
-def read_model(source: ModelFiles, about: About, options: Namespace) -> Model:
+def read_model(source: ModelFiles, about: ModelOptions, options: Namespace) -> Model:
     """Read one model."""
     with _naming(source):
         weights = read_case_weights(options.case_weights, about.outcome)
@@ -157,7 +157,7 @@ def read_outcome(given: str | None) -> Outcome | None:
     return Outcome(name, y.rename(name), data)
 
 
-def _from_csv(source: ModelFiles, about: About, options: Namespace) -> Model:
+def _from_csv(source: ModelFiles, about: ModelOptions, options: Namespace) -> Model:
     formula, outcome, transform = about.formula, about.outcome, about.transform
     if outcome is None:
         raise UnsupportedError(
@@ -189,7 +189,7 @@ def _matrix(draws: Mapping[str, xr.DataArray], n: int) -> dict[str, xr.DataArray
     return None
 
 
-def _from_tree(path: Path, about: About, weights: Any, options: Namespace) -> Model:
+def _from_tree(path: Path, about: ModelOptions, weights: Any, options: Namespace) -> Model:
     formula, outcome, transform = about.formula, about.outcome, about.transform
     if formula is None:
         y = None if outcome is None else outcome.y
@@ -213,7 +213,9 @@ def _from_tree(path: Path, about: About, weights: Any, options: Namespace) -> Mo
     return Model(natural).with_weights(case_weights(tree, weights))
 
 
-def _outcomes(tree: xr.DataTree, about: About, var_name: str | None) -> tuple[str, xr.DataArray]:
+def _outcomes(
+    tree: xr.DataTree, about: ModelOptions, var_name: str | None
+) -> tuple[str, xr.DataArray]:
     """Find the outcomes of a model with a family, and what they are called in the file."""
     outcome, transform = about.outcome, about.transform
     if outcome is not None and OBSERVED_GROUP not in tree.children:

@@ -214,7 +214,7 @@ class Combination(Fitted):
             )
         if models is not None and (y is not None or data):
             raise ParameterError("Give models= of the new observations, or y and data; not both.")
-        pool, keep = self._pool_elsewhere(by).without_unused()
+        pool, keep = self._pool_at(by).without_unused()
         names = [name for name, use in zip(self.names, keep, strict=True) if use]
         if models is None:
             own = self._require_models()
@@ -284,7 +284,7 @@ class Combination(Fitted):
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def _pool_elsewhere(self, by: Any) -> Pool:
+    def _pool_at(self, by: Any) -> Pool:
         """Return the pool at other observations."""
         if self.design is None and by is None:
             return self.pool
@@ -396,7 +396,7 @@ class Combination(Fitted):
         return []
 
     @property
-    def _what_is_unknown(self) -> list[str]:
+    def _missing_log_scores(self) -> list[str]:
         """Which log scores the table has not, in words."""
         why_not = find_log_scores(self).why_not
         return [why_not] if why_not else []
@@ -408,15 +408,15 @@ class Combination(Fitted):
 
     @property
     def _weights_se(self) -> Array:
-        return np.where(self._is_split_at_will, np.nan, self._replicates.std(axis=0, ddof=1))
+        return np.where(self._are_interchangeable, np.nan, self._replicates.std(axis=0, ddof=1))
 
     @property
     def _weights_interval(self) -> Array:
         ends = np.quantile(self._replicates, [0.05, 0.95], axis=0)
-        return np.where(self._is_split_at_will, np.nan, ends)
+        return np.where(self._are_interchangeable, np.nan, ends)
 
     @property
-    def _is_split_at_will(self) -> NDArray[np.bool_]:
+    def _are_interchangeable(self) -> NDArray[np.bool_]:
         """Which models share a weight with others like them, so that its errors mean nothing."""
         groups = [remark.models for remark in self.remarks if isinstance(remark, ModelsAlike)]
         return np.isin(self.names, [name for group in groups for name in group])

@@ -21,7 +21,7 @@ from lockquack.fitting.influence import (
     delete,
     delete_roughly,
     outstanding,
-    which_exactly,
+    to_leave_out_exactly,
 )
 from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
@@ -29,7 +29,7 @@ from lockquack.methods.examine import few_decide
 from lockquack.methods.verdicts import error_if_enough
 from lockquack.models.observations import Observations
 from lockquack.numeric import cut
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.space import Mask
 from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
@@ -74,7 +74,7 @@ class Influence:
     fitted: Array
     alone: Array
     #: How observations were left out that are exact, and how others, in words.
-    ways: tuple[str, str]
+    left_out_by: tuple[str, str]
 
     @property
     def weights(self) -> xr.DataArray:
@@ -233,7 +233,7 @@ class Influence:
     def lines(self) -> list[str]:
         """What there is to say besides the table."""
         n, (sum_, se) = self.observations.n, self.total
-        count, (exactly, otherwise) = int(self.deletions.exact.sum()), self.ways
+        count, (exactly, otherwise) = int(self.deletions.exact.sum()), self.left_out_by
         how = f"{count} of {n} observations: {exactly}; the others {otherwise}"
         if count in (0, n):
             how = f"All {n} observations: {exactly if count else otherwise}"
@@ -359,11 +359,11 @@ def influence(
         deletions=_delete_each(self, exact, progressbar),
         fitted=self._weights,
         alone=self._scored[1 + self.names.index(against)],
-        ways=_ways(self),
+        left_out_by=_left_out_by(self),
     )
 
 
-def _ways(fit: Combination) -> tuple[str, str]:
+def _left_out_by(fit: Combination) -> tuple[str, str]:
     """Say how observations are left out exactly, and otherwise."""
     if fit.fitter.parameter_draws is not None:
         return "drawn again", "by Pareto-smoothed importance weights of the posterior's draws"
@@ -382,7 +382,7 @@ def _delete_each(fit: Combination, exact: bool | None, progressbar: bool | None)
         found = _delete(fit, fitter, chosen, progressbar)
     else:
         found = delete_roughly(fitter, x)
-        chosen = which_exactly(found)
+        chosen = to_leave_out_exactly(found)
         closely = _delete(fit, fitter, chosen, progressbar)
         for part, values in zip(_parts(found), _parts(closely), strict=True):
             part[..., chosen] = values
@@ -396,7 +396,7 @@ def _parts(found: Deletions) -> tuple[Array, Array, Mask]:
 
 
 def _delete(
-    fit: Combination, fitter: Fitter, chosen: Places, progressbar: bool | None
+    fit: Combination, fitter: Fitter, chosen: Positions, progressbar: bool | None
 ) -> Deletions:
     """Fit again without each of the chosen observations, in groups of these."""
     at_once = max(1, _NUMBERS_AT_ONCE // max(fit.observations.n, len(fit.names) ** 2))
@@ -414,6 +414,6 @@ def _delete(
     return Deletions(changes, scores, exact, np.empty(0, dtype=np.intp))
 
 
-def _leave_out(resamplings: Sequence[Resampling], place: slice, chosen: Places) -> Deletions:
+def _leave_out(resamplings: Sequence[Resampling], place: slice, chosen: Positions) -> Deletions:
     (again,) = resamplings
     return delete(again.fitter, again.x, chosen)

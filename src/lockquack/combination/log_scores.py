@@ -14,7 +14,6 @@ import numpy as np
 from lockquack.errors import LockquackError
 from lockquack.jets import Array
 from lockquack.prediction.evaluation import Evaluation
-from lockquack.rules import LogScore
 from lockquack.words import Text, advice
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class LogScores:
 
 def find_log_scores(fit: Combination) -> LogScores:
     """Find the log scores, as far as that costs next to nothing."""
-    if isinstance(fit.rule, LogScore):
+    if fit.rule.is_log_likelihood:
         return LogScores()
     if fit._saved_log_scores is not None:
         known = not np.isnan(fit._saved_log_scores[0]).all()

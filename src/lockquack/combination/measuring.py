@@ -78,7 +78,7 @@ def _all_scores(
     fit: Combination, pools: Sequence[Pool], progressbar: bool | None
 ) -> tuple[Array, Array]:
     """Log scores and H of pools and models, (pool + K, n) each; NaN where there are none."""
-    hyvarinen = fit.rule if isinstance(fit.rule, Hyvarinen) else Hyvarinen()
+    hyvarinen = fit.rule if fit.rule.needs_derivatives else Hyvarinen()
     models = fit._require_models()
     if why_no_densities(sources_of(models)):
         unknown = np.full((len(pools) + len(fit.names), fit.observations.n), np.nan)

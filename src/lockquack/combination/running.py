@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import override
+
 from lockquack.arithmetic import methods_in_own_arithmetic, own_arithmetic
 from lockquack.checks.models import kind_of_scores, suited_rule
 from lockquack.combination.sums import Running
 from lockquack.draws.blocks import Kind
 from lockquack.errors import UnsupportedError
+from lockquack.fitting.sums import QuadraticSums
 from lockquack.methods.fit import read_concentration, require_seed
-from lockquack.methods.gather import passes_for, unit_of
+from lockquack.methods.gather import unit_of
 from lockquack.methods.method import METHODS
-from lockquack.methods.summing import distances_of, sum_distances, sum_up, sums_of
+from lockquack.methods.summing import distances_of, sum_averages, sum_distances, sum_up
 from lockquack.models.model import Model, sources_of
 from lockquack.operators import Linear, Locking
 from lockquack.rules import CRPS, Hyvarinen
@@ -37,8 +40,8 @@ class RunningLock(Running):
     were summed in different places are added with ``+``. It never changes: :meth:`update`
     returns another.
 
-    What is known of single observations only (:attr:`Combination.pointwise`, ``influence``,
-    ``loo`` predictions) cannot be had; use :func:`lock` for that. Weights are the same.
+    Nothing is kept of single observations, so that there is no :attr:`Combination.pointwise`,
+    ``influence`` or ``loo`` prediction; use :func:`lock` for these. Weights are the same.
 
     Made by :func:`running_lock`, or by :meth:`Combination.update`.
 
@@ -72,6 +75,11 @@ class RunningLock(Running):
     scored_by = Hyvarinen
     summed_by = staticmethod(sum_up)
 
+    @staticmethod
+    @override
+    def sums_behind(fit: Combination) -> QuadraticSums:
+        return sum_averages(fit._require_models(), fit.rule, fit.scores)
+
 
 @methods_in_own_arithmetic
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,8 +88,8 @@ class RunningStack(Running):
 
     CRPS of a mixture is :math:`w'Q_iw`, so :math:`\sum_i Q_i` is all that is held. New observations
     are added exactly, by :meth:`update`, and parts of the data that were summed in different
-    places with ``+``. Made by :func:`running_stack`; what is known of single observations only
-    is obtained from :func:`combine`.
+    places with ``+``. Made by :func:`running_stack`; for all that is known of single
+    observations, use :func:`combine`.
 
     Attributes
     ----------
@@ -103,6 +111,12 @@ class RunningStack(Running):
     label = "stack by CRPS"
     scored_by = CRPS
     summed_by = staticmethod(sum_distances)
+
+    @staticmethod
+    @override
+    def sums_behind(fit: Combination) -> QuadraticSums:
+        unit = float(unit_of(fit.rule, fit.observations)[0])
+        return distances_of(fit.objective.densities, fit.observations, unit)
 
 
 @own_arithmetic
@@ -271,29 +285,21 @@ def update(
     >>> fit.update(lq.example_models()).n_obs
     80
     """
-    begun = _begun(self)
-    return begun.update(models, forget=forget, progressbar=progressbar)
+    return _summed(self).update(models, forget=forget, progressbar=progressbar)
 
 
-def _begun(fit: Combination) -> Running:
+def _summed(fit: Combination) -> Running:
     """Sum over the observations of a fit."""
     if fit.design is not None:
         raise UnsupportedError(
-            f"The weights depend on {fit.design.says}, and sums over all observations know "
-            "nothing of it. Fit all observations again, or combine without by=."
+            f"The weights depend on {fit.design.title}, so sums over all observations are not "
+            "enough. Fit all observations again, or combine without by=."
         )
-    own = fit._require_models()
-    source = next(iter(own.values())).source
-    rest = fit.objective.concentration, fit.random_seed
-    if isinstance(fit.rule, Hyvarinen) and fit.operator == Locking():
-        passes = [passes_for(model, fit.rule) for model in own.values()]
-        found = [each.predict(fit.scores, density=False) for each in passes]
-        sums = sums_of(found, fit.rule, source, slice(0, source.n_obs))
-        return RunningLock(fit.names, fit.rule, fit.scores, sums, *rest)
-    if type(fit.rule) is CRPS and fit.operator == Linear():
-        unit = float(unit_of(fit.rule, fit.observations)[0])
-        sums = distances_of(fit.objective.densities, fit.observations, unit)
-        return RunningStack(fit.names, fit.rule, fit.scores, sums, *rest)
+    fit._require_models()
+    for kind in (RunningLock, RunningStack):
+        if kind.is_for(fit.rule, fit.operator):
+            rest = fit.objective.concentration, fit.random_seed
+            return kind(fit.names, fit.rule, fit.scores, kind.sums_behind(fit), *rest)
     raise UnsupportedError(
         "Only locking by the Hyvärinen score and mixing by CRPS can be updated, because sums over "
         f"the observations are enough for them; this is {fit.operator!r} by the "

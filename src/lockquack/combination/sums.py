@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,9 @@ from lockquack.rules.scaled import ScaledRule
 from lockquack.solvers.base import Solution
 from lockquack.sources.reading import as_models
 
+if TYPE_CHECKING:
+    from lockquack.combination.combination import Combination
+
 #: Replicates behind the standard errors of the weights.
 _REPLICATES = 400
 
@@ -46,7 +50,6 @@ class Running(Summed):
     #: What the method is called, by which score, and how observations are summed for it.
     label: ClassVar[str]
     scored_by: ClassVar[type[ScaledRule]]
-
     summed_by: ClassVar[Callable[..., QuadraticSums]]
 
     @classmethod
@@ -56,6 +59,16 @@ class Running(Summed):
         """Check models, remark on them, and sum over their observations."""
         warn(*check_models(models, rule), already_said=already_said(models))
         return cls.summed_by(models, rule, scores, progressbar)
+
+    @classmethod
+    def is_for(cls, rule: Rule, operator: Operator) -> TypeGuard[ScaledRule]:
+        """Whether such sums are enough for a rule and pools by an operator."""
+        return type(rule) is cls.scored_by and operator == cls.operator
+
+    @staticmethod
+    @abstractmethod
+    def sums_behind(fit: Combination) -> QuadraticSums:
+        """Sum over the observations of a fit that such sums are enough for."""
 
     @property
     def n_obs(self) -> int:
@@ -257,7 +270,7 @@ class Running(Summed):
             The same sums, to which observations can be added.
         """
         found = read_sums(path)
-        if not isinstance(found.rule, cls.scored_by):
+        if not cls.is_for(found.rule, cls.operator):
             raise ParameterError(
                 f"These sums are for the {found.rule.label} score, not for a {cls.__name__}."
             )

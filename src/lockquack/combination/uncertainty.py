@@ -22,7 +22,7 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.remarks import warn
 from lockquack.remarks.solver import PosteriorDoubtful
-from lockquack.sampling.nuts import judged
+from lockquack.sampling.nuts import assess
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -212,7 +212,7 @@ def posterior(
     target = _with_prior(self, prior).posterior(eta, self.solution.x)
     draws, divergences = target.draw(chains, n, rng)
     weights = np.stack([[self.objective.weights(x) for x in chain] for chain in draws])
-    sampled = judged(weights.reshape(chains, n, -1), divergences)
+    sampled = assess(weights.reshape(chains, n, -1), divergences)
     if not sampled.is_reliable:
         warn(PosteriorDoubtful(**vars(sampled)))
     leading = {"chain": np.arange(chains), "draw": np.arange(n)}

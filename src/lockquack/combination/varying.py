@@ -13,7 +13,7 @@ from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.recalibration import recalibrated
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array
-from lockquack.models.design import Design, Places
+from lockquack.models.design import CovariateValues, Design
 from lockquack.models.observations import Observations
 from lockquack.numeric import as_probability
 from lockquack.operators.pool import Pool
@@ -60,9 +60,9 @@ def weights_at(self: Combination, by: Any = None, *, prob: float = 0.9) -> xr.Da
     """
     design = require_design(self)
     if by is None:
-        return _weights_there(self, design.everywhere(), prob)
+        return _weights_there(self, design.over_each(), prob)
     _tell_of_unseen(self, design, by)
-    return _weights_there(self, design.places(by), prob)
+    return _weights_there(self, design.at(by), prob)
 
 
 def weights_over(fit: Combination, covariate: str | None, prob: float) -> xr.Dataset:
@@ -70,7 +70,7 @@ def weights_over(fit: Combination, covariate: str | None, prob: float) -> xr.Dat
     design = require_design(fit)
     if covariate is None and len(design.terms) > 1:
         raise ParameterError(
-            f"The weights depend on {design.says}; say over which to draw them, such as "
+            f"The weights depend on {design.title}; say over which to draw them, such as "
             f"{design.names[0]!r}."
         )
     name = design.names[0] if covariate is None else covariate
@@ -79,11 +79,11 @@ def weights_over(fit: Combination, covariate: str | None, prob: float) -> xr.Dat
     return _weights_there(fit, design.over(name), prob)
 
 
-def _weights_there(fit: Combination, places: Places, prob: float) -> xr.Dataset:
+def _weights_there(fit: Combination, at: CovariateValues, prob: float) -> xr.Dataset:
     share = as_probability("prob", prob)
-    weights = pool_at(fit, places.basis).weights
-    known = {"weight": weights, **_spread(fit, places.basis, share)}
-    return _labelled(known, places, fit.names).assign_attrs(prob=share)
+    weights = pool_at(fit, at.basis).weights
+    known = {"weight": weights, **_spread(fit, at.basis, share)}
+    return _labelled(known, at, fit.names).assign_attrs(prob=share)
 
 
 def require_design(fit: Combination) -> Design:
@@ -106,7 +106,7 @@ def read_new(fit: Combination, by: Any, observations: Observations | None = None
     design = require_design(fit)
     if by is None:
         raise ParameterError(
-            f"The weights depend on {design.says}: say what that is of the new observations, by=."
+            f"The weights depend on {design.title}: give its values at the new observations, by=."
         )
     basis = design.basis(design.read(by, observations))
     if observations is not None and basis.share.shape[0] != observations.n:
@@ -119,7 +119,7 @@ def read_new(fit: Combination, by: Any, observations: Observations | None = None
 
 def what_varies(fit: Combination) -> str:
     """Say what the weights depend on, and whether the data ask for it."""
-    return f"Weights by {require_design(fit).says}: {_varied(fit).what_it_is_worth}"
+    return f"Weights by {require_design(fit).title}: {_varied(fit).worth_in_words}"
 
 
 def _varied(fit: Combination) -> VaryingFitter | GatedFitter:
@@ -156,9 +156,9 @@ def spread_of_weights(fit: Combination, draws: Array) -> Array:
     return np.sqrt(np.maximum(variance, 0.0))
 
 
-def _labelled(values: dict[str, Array], places: Places, names: tuple[str, ...]) -> xr.Dataset:
-    dim = f"{places.dim}_" if places.dim == "model" else places.dim
-    coords = {dim if name == places.dim else name: each for name, each in places.coords.items()}
+def _labelled(values: dict[str, Array], at: CovariateValues, names: tuple[str, ...]) -> xr.Dataset:
+    dim = f"{at.dim}_" if at.dim == "model" else at.dim
+    coords = {dim if name == at.dim else name: each for name, each in at.coords.items()}
     return xr.Dataset(
         {name: (("model", dim), each) for name, each in values.items()},
         coords={"model": list(names), **{name: (dim, each) for name, each in coords.items()}},

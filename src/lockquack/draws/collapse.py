@@ -60,9 +60,9 @@ class Collapsed:
 
     jet: Jet  # logp (n,), NaN where it was not asked for; grad, curv (n, d), or (n, 0) likewise
     #: Effect of each block of draws on Σ_i w_i (2 curv_ij + grad_ij²), to first order.
-    influence: Array  # (chain, block, d)
+    effect: Array  # (chain, block, d)
     #: The same for Σ_i w_i log p_i: by blocks, or by single draws where these were looked at.
-    log_influence: Array  # (chain, block)
+    log_effect: Array  # (chain, block)
     #: 1 / Σ W²: how many draws really carry the average at each observation.
     n_effective: Array  # (n,)
     n_samples: int
@@ -82,19 +82,19 @@ class Collapsed:
     def mcse(self, scale: Array) -> float:
         """Monte Carlo standard error of Σ_ij w_i s_j² (2 curv_ij + grad_ij²).
 
-        The influences of the blocks are a short series of means over draws. ArviZ's estimator
+        The effects of the blocks are a short series of means over draws. ArviZ's estimator
         for the mean of a series takes care of what correlation is left between blocks and of
         chains that disagree. NaN when a chain has fewer than four draws, but zero where there is
         one draw in all: then the prediction is known exactly.
         """
-        return self._mcse(self.influence @ np.square(scale))
+        return self._mcse(self.effect @ np.square(scale))
 
     def mcse_logp(self) -> float:
         """Monte Carlo standard error of Σ_i w_i log p_i, in the same way."""
-        return self._mcse(self.log_influence)
+        return self._mcse(self.log_effect)
 
-    def _mcse(self, influence: Array) -> float:
-        return 0.0 if self.n_samples == 1 else mcse_mean(influence)
+    def _mcse(self, effect: Array) -> float:
+        return 0.0 if self.n_samples == 1 else mcse_mean(effect)
 
 
 def require_known_scores(kind: Any) -> None:
@@ -134,7 +134,7 @@ def collapse(
     Returns
     -------
     Collapsed
-        The jets, (n,) and (n, d), and the influence of the draws on the Hyvärinen score.
+        The jets, (n,) and (n, d), and the effect of the draws on the Hyvärinen score.
     """
     require_known_scores(kind)
     grid = BlockGrid(source.n_chains, source.n_draws, source.n_obs)
@@ -168,7 +168,7 @@ def merge_blocks(
 
     To first order, a block with gradient g_b and curvature h_b of its own moves the average
     gradient m by W_b (g_b − m) and the curvature h by W_b [h_b − h + (g_b − m)²], so the score
-    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b]. This influence is summed over observations, each
+    2h + m² by W_b 2 [h_b − h + (g_b − m) g_b]. This effect is summed over observations, each
     as often as it counts.
     """
     with np.errstate(over="ignore", invalid="ignore"):
@@ -181,17 +181,17 @@ def merge_blocks(
             pooled = _pool_equal_cells(share, blocks.grad, blocks.curv, weights, grid.kernels)
         else:
             pooled = _pool_cells(share, blocks.grad, blocks.curv, weights)
-        grad, curv, influence = pooled
+        grad, curv, effect = pooled
         weight, log_weight = softmax(blocks.log_weight)
         moved = share - weight
         # Where densities were not asked for it is not known: one number for all observations.
-        log_influence = total(moved, weights if moved.shape[1] > 1 else None)
+        log_effect = total(moved, weights if moved.shape[1] > 1 else None)
         carried = 1.0 / np.sum(np.square(share) * blocks.square, axis=0)
     n_obs, d = grad.shape
     return Collapsed(
         Jet(np.broadcast_to(log_total - log_weight, (n_obs,)), grad, curv),
-        2 * len(share) * influence.reshape(grid.n_chains, grid.per_chain, d),
-        len(share) * log_influence.reshape(grid.n_chains, grid.per_chain),
+        2 * len(share) * effect.reshape(grid.n_chains, grid.per_chain, d),
+        len(share) * log_effect.reshape(grid.n_chains, grid.per_chain),
         np.broadcast_to(carried, (n_obs,)),
         n_samples,
     )
@@ -203,8 +203,8 @@ def join(groups: Sequence[Collapsed]) -> Collapsed:
     return Collapsed(
         # Densities that were not asked for, and equal shares, are one number for all.
         replace(jet, logp=broadcast_if_constant(jet.logp)),
-        np.sum([group.influence for group in groups], axis=0),
-        np.sum([group.log_influence for group in groups], axis=0),
+        np.sum([group.effect for group in groups], axis=0),
+        np.sum([group.log_effect for group in groups], axis=0),
         broadcast_if_constant(np.concatenate([group.n_effective for group in groups])),
         groups[0].n_samples,
     )

@@ -124,7 +124,7 @@ def psis_rows(rows: Array, tails: Tails | None = None, *, r_eff: float = 1.0) ->
 def loo_densities(
     logp: Array, case_weights: Array | None = None, tails: Tails | None = None
 ) -> tuple[Array, Tails, Array]:
-    r"""Pareto-smoothed leave-one-out log densities, k̂, and the influence of the draws.
+    r"""Pareto-smoothed leave-one-out log densities, k̂, and the effect of the draws.
 
     With weights :math:`w_s = e^{m} / f_s` up to a factor, m the smallest log likelihood, all
     :math:`w_s f_s` are :math:`e^m` but those of the tail: their sum needs no exponentials
@@ -145,7 +145,7 @@ def loo_densities(
         Of each observation, (obs,).
     tails
         With k̂ of each observation.
-    influence
+    effect
         Effect of each draw on the sum of the log densities, to first order and but for the
         number of draws: :math:`\sum_i w_{si} f_{si} / \sum_r w_{ri} f_{ri} - w_{si} /
         \sum_r w_{ri}`, each observation as often as it counts, (sample,).
@@ -159,16 +159,16 @@ def loo_densities(
         rest, lifted = np.exp(-peak), np.exp(lift - peak[:, None])
         sums = (n_samples - lift.shape[1]) * rest + lifted.sum(axis=1)
         times = 1.0 if case_weights is None else case_weights
-        influence = np.full(n_samples, np.sum(times * rest / sums))
+        effect = np.full(n_samples, np.sum(times * rest / sums))
         shift = (lifted - rest[:, None]) / (sums / times)[:, None]
-        influence += np.bincount(tails.where.reshape(-1), shift.reshape(-1), n_samples)
+        effect += np.bincount(tails.where.reshape(-1), shift.reshape(-1), n_samples)
         log_total = np.empty(n_obs)
         for block in _blocks(logp):
             weight, total, log_total[block] = exponentials(logp[block], axis=1)
             counted = times if case_weights is None else case_weights[block]
-            influence -= (counted / total[:, 0]) @ weight
+            effect -= (counted / total[:, 0]) @ weight
         log_density = lowest + peak + np.log(sums) - log_total
-    return log_density, tails, influence
+    return log_density, tails, effect
 
 
 def _blocks(rows: Array) -> list[slice]:

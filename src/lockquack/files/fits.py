@@ -23,7 +23,7 @@ from lockquack.files.contents import (
 )
 from lockquack.files.formats import FORMAT_KEY, is_combination, read_dataset, write
 from lockquack.fitting.basis import Basis, Term
-from lockquack.fitting.densities import Densities, places_of
+from lockquack.fitting.densities import Densities, ranks_of
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import fitter_for, varying_fitter_for
 from lockquack.fitting.formulas import GivenWeights
@@ -80,7 +80,7 @@ def save_fit(fit: Fitted, path: str | Path) -> None:
             "starts": json.dumps(solution.starts),
             "stationarity": solution.stationarity,
             "remarks": json.dumps([remark.record() for remark in fit.remarks]),
-            "ways": json.dumps(fit.ways),
+            "ways": json.dumps(fit.left_out_by),
             "by": json.dumps(_covariates(fit)),
             "recalibration": json.dumps(_recalibration(fit)),
         },
@@ -210,7 +210,7 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Fitted:
         remarks=contents.attribute("remarks", _read_remarks),
         random_seed=contents.json("random_seed"),
         models=None,
-        ways=tuple(map(str, contents.json("ways"))),
+        left_out_by=tuple(map(str, contents.json("ways"))),
         design=contents.attribute("by", _read_design),
         recalibration=_read_recalibration(contents, observations.n),
         _saved_log_scores=_read_log_scores(contents, (1 + len(names), observations.n)),
@@ -270,7 +270,7 @@ def _objective(contents: Contents, names: tuple[str, ...], n_obs: int) -> Object
     return Objective(
         contents.attribute("operator", _read_operator),
         _rule(contents),
-        Densities(Jet(logp, grad, curv), tables, weights, places_of(names)),
+        Densities(Jet(logp, grad, curv), tables, weights, ranks_of(names)),
         contents.array("concentration", shape[:1]),
     )
 

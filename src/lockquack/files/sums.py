@@ -32,10 +32,10 @@ def save_sums(running: Summed, path: str | Path) -> None:
     }
     if sums.square_second.size:
         variables["square_second"] = (("feature", "feature_"), sums.square_second)
-    for k, of_model in enumerate(sums.influences):
-        for i, influence in enumerate(of_model):
+    for k, of_model in enumerate(sums.effects):
+        for i, effect in enumerate(of_model):
             dims = (f"chain_{k}_{i}", f"block_{k}_{i}", "component")
-            variables[f"influence_{k}_{i}"] = (dims, influence)
+            variables[f"influence_{k}_{i}"] = (dims, effect)
     dataset = xr.Dataset(
         variables,
         coords={"model": list(running.names)},
@@ -48,7 +48,7 @@ def save_sums(running: Summed, path: str | Path) -> None:
             "weight": sums.outcomes.weight,
             "count": sums.outcomes.count,
             "square_weight": sums.square_weight,
-            "n_influences": json.dumps([len(each) for each in sums.influences]),
+            "n_influences": json.dumps([len(each) for each in sums.effects]),
         },
     )
     write(signed(dataset), path)
@@ -74,7 +74,7 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Summed:
         contents.array("mean"),
         contents.array("squares"),
     )
-    influences = tuple(
+    effects = tuple(
         tuple(contents.array(f"influence_{k}_{i}") for i in range(count))
         for k, count in enumerate(contents.json("n_influences"))
     )
@@ -86,7 +86,7 @@ def _rebuild(contents: Contents, names: tuple[str, ...]) -> Summed:
         float(contents.number("square_weight")),
         contents.array("square_first"),
         contents.array("square_second") if known else np.empty((0, 0)),
-        influences,
+        effects,
     )
     return Summed(
         names,

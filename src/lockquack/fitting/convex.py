@@ -11,11 +11,11 @@ from typing_extensions import override
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.uncertainty import INACTIVE, pseudo_inverse
 from lockquack.jets import Array
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.space import Mask, contrasts
 from lockquack.solvers.simplex_qp import simplex_qp
 
-#: Places along a direction where the score is looked at.
+#: Positions along a direction where the score is looked at.
 _PLACES = 9
 #: Curvature, as a share of the largest, below which a direction is straight but for rounding.
 _STRAIGHT = 1e-9
@@ -42,7 +42,7 @@ class ConvexFitter(Fitter, ABC):
     def hessians_each(self, weights: Array) -> Array:
         """Hessians of minus each score in the weights, (K, K, n)."""
 
-    def step_without_each(self, chosen: Places, weights: Array) -> Array:
+    def step_without_each(self, chosen: Positions, weights: Array) -> Array:
         """Take one Newton step to the weights without each of the chosen observations, (m, K).
 
         A quadratic programme each, with the slopes and Hessians at the solution for all.

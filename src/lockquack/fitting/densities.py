@@ -17,12 +17,12 @@ from lockquack.rules.wishes import Wish
 Tables = tuple[Table, ...]
 
 
-def places_of(names: Sequence[str]) -> tuple[int, ...]:
-    """Return the places of models in the order of their names.
+def ranks_of(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the ranks of models in the order of their names.
 
     Examples
     --------
-    >>> places_of(["normal", "beta", "student"])
+    >>> ranks_of(["normal", "beta", "student"])
     (1, 0, 2)
     """
     return tuple(map(sorted(names).index, names))
@@ -36,9 +36,9 @@ class Densities:
     tables: Mapping[Wish, Tables] = field(default_factory=dict)
     #: How often each observation counts, (n,); None: once each.
     case_weights: Array | None = None
-    #: Places of the models in an order that does not depend on how they were given, (K,): it
+    #: Ranks of the models in an order that does not depend on how they were given, (K,): it
     #: settles what their densities leave open. Empty: as they are.
-    places: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
 
     @property
     def n_models(self) -> int:
@@ -65,5 +65,5 @@ class Densities:
         tables = {
             wish: tuple(part.of(models) for part in groups) for wish, groups in self.tables.items()
         }
-        places = tuple(self.places[k] for k in models.tolist()) if self.places else ()
-        return replace(self, jets=self.jets[models], tables=tables, places=places)
+        ranks = tuple(self.ranks[k] for k in models.tolist()) if self.ranks else ()
+        return replace(self, jets=self.jets[models], tables=tables, ranks=ranks)

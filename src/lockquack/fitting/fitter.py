@@ -16,9 +16,9 @@ from lockquack.fitting.objective import Objective
 from lockquack.fitting.posterior import Target, generalised_posterior
 from lockquack.fitting.uncertainty import expand_around
 from lockquack.jets import Array
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.space import Mask
-from lockquack.sampling.nuts import Sampled
+from lockquack.sampling.nuts import ChainQuality
 from lockquack.solvers.base import Solution
 
 
@@ -71,7 +71,7 @@ class Fitter(ABC):
         return None
 
     @property
-    def chains(self) -> Sampled | None:
+    def chains(self) -> ChainQuality | None:
         """How well these draws went."""
         return None
 
@@ -106,14 +106,14 @@ class Fitter(ABC):
         """Decide what the observations are to decide before the parameters are fitted."""
         return self
 
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         """Fit again without each of the chosen observations, one at a time, (m, P).
 
         ``x`` is the solution for all of them.
         """
         return self.refit_many(self.counts_without(chosen), x)
 
-    def scores_without(self, chosen: Places, found: Array) -> Array:
+    def scores_without(self, chosen: Positions, found: Array) -> Array:
         """Score each of the chosen observations by what was found without it, (m, P) → (m,)."""
         return self.objective.at(chosen).scores_each(found.T)
 
@@ -121,11 +121,11 @@ class Fitter(ABC):
         """Return the same that leaves observations out exactly, whatever it takes."""
         return self
 
-    def is_exact(self, chosen: Places) -> Mask:
+    def is_exact(self, chosen: Positions) -> Mask:
         """Whether the parameters without each of the chosen observations are fitted again."""
         return np.ones(chosen.size, dtype=np.bool_)
 
-    def counts_without(self, chosen: Places) -> Array:
+    def counts_without(self, chosen: Positions) -> Array:
         """Count the observations without each of the chosen ones, (m, n)."""
         counts = np.repeat(self.objective.counts[None], chosen.size, axis=0)
         counts[np.arange(chosen.size), chosen] = 0.0

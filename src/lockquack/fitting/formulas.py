@@ -13,7 +13,7 @@ from lockquack.errors import UnsupportedError
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.selection import certain, totals_without
 from lockquack.jets import Array, softmax
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.solvers.base import Solution
 
 #: Bayesian bootstrap replicates behind the weights of pseudo-BMA+, as in R's loo.
@@ -100,7 +100,7 @@ class PseudoBMA(Formula):
         return np.asarray(softmax(counts @ self.objective.jets.logp.T, axis=1)[0])
 
     @override
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         return np.asarray(softmax(totals_without(self.objective, chosen), axis=0)[0]).T
 
 
@@ -119,7 +119,7 @@ class PseudoBMAPlus(PseudoBMA):
         return self.refit_many(counts, np.empty(0)).mean(axis=0)
 
     @override
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         # The same replicates without one of their observations: new ones would differ by chance.
         rng, objective = np.random.default_rng(self.random_seed), self.objective
         counts = bootstrap_counts(rng, _REPLICATES, objective.n_obs, objective.case_weights)

@@ -154,7 +154,7 @@ class _Sampler:
             [
                 np.log(weights[:-1] / weights[-1]),
                 np.full(n_sigma, np.log(_BEGIN)),
-                np.zeros(n_effects + self.chart.ways.shape[1]),
+                np.zeros(n_effects + self.chart.directions.shape[1]),
             ]
         )
         return Target(self.log_density, start, self.natural)
@@ -206,7 +206,7 @@ class _Sampler:
         own = slopes[:width]
         pulled = (own - weights * own.sum(axis=0))[:-1] * counts
         by_rest = slopes[width:] @ counts + chart.space.prior_slopes(at)
-        by_rest = chart.ways.T @ (chart.space.pull(z, by_rest) + chart.measure_slopes(z))
+        by_rest = chart.directions.T @ (chart.space.pull(z, by_rest) + chart.measure_slopes(z))
         log_rest = chart.space.log_prior(at) + chart.log_measure(z)
         return float(scores @ counts), pulled, by_rest, log_rest
 

@@ -17,14 +17,14 @@ from lockquack.fitting.basis import Basis
 from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.gate import GatedObjective
+from lockquack.fitting.gate_refits import GateRefits
 from lockquack.fitting.posterior import Target
-from lockquack.fitting.regating import Regating
 from lockquack.fitting.shrinkage import deal_folds
 from lockquack.jets import Array
 from lockquack.numeric import cut
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.space import Mask
-from lockquack.sampling.nuts import Sampled, judged
+from lockquack.sampling.nuts import ChainQuality, assess
 from lockquack.solvers.base import Solution
 from lockquack.totals import error_of_total, total
 
@@ -68,7 +68,7 @@ class GatedFitter(Fitter):
     random_seed: int
     #: Gates, (chain, draw, parameter), how well they were drawn and what they are worth.
     draws: Array | None = None
-    sampled: Sampled | None = None
+    sampled: ChainQuality | None = None
     worth: Worth | None = None
     #: Whether to draw again for other counts even where weighing the draws is reliable.
     anew: bool = False
@@ -110,7 +110,7 @@ class GatedFitter(Fitter):
         rng = np.random.default_rng(self.random_seed)
         draws, divergences = self.posterior(self.rate, self.start).draw(_CHAINS, _DRAWS, rng)
         found = replace(self, draws=draws)
-        return replace(found, sampled=judged(found._looked_at(), divergences))
+        return replace(found, sampled=assess(found._looked_at(), divergences))
 
     def weighed(self, constant: Fitter, x: Array) -> Self:
         """Find out what the gate, with the parameters x, is worth over constant weights."""
@@ -123,11 +123,11 @@ class GatedFitter(Fitter):
 
     @property
     @override
-    def chains(self) -> Sampled | None:
+    def chains(self) -> ChainQuality | None:
         return self.sampled
 
     @property
-    def what_it_is_worth(self) -> str:
+    def worth_in_words(self) -> str:
         """Say what the gate is worth over constant weights."""
         worth = self.worth
         if worth is None:
@@ -220,8 +220,8 @@ class GatedFitter(Fitter):
         return found.reshape(_CHAINS, len(found) // _CHAINS, -1)
 
     @cached_property
-    def _regating(self) -> Regating:
-        return Regating(self.objective, self.rate, self.start, self.flat, self.random_seed)
+    def _refits(self) -> GateRefits:
+        return GateRefits(self.objective, self.rate, self.start, self.flat, self.random_seed)
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:
@@ -236,11 +236,11 @@ class GatedFitter(Fitter):
         return self.exactly()._for_counts(counts[None], x, _CHAINS, _DRAWS)[0]
 
     @override
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         return self._for_counts(self.counts_without(chosen), x, _CHAINS, _DRAWS)
 
     @override
-    def scores_without(self, chosen: Places, found: Array) -> Array:
+    def scores_without(self, chosen: Positions, found: Array) -> Array:
         own = found[np.arange(chosen.size), :, chosen]
         return self.objective.at(chosen).scores(own.T)
 
@@ -249,16 +249,16 @@ class GatedFitter(Fitter):
         return replace(self, anew=True)
 
     @override
-    def is_exact(self, chosen: Places) -> Mask:
-        weighed = self._regating.importance(self.counts_without(chosen))[1]
+    def is_exact(self, chosen: Positions) -> Mask:
+        weighed = self._refits.importance(self.counts_without(chosen))[1]
         return np.ones_like(weighed) if self.anew else ~weighed
 
     def _for_counts(self, counts: Array, x: Array, chains: int, draws: int) -> Array:
         """Mean parameters for other counts, (R, P, n), drawn again where that is needed."""
-        weights, reliable = self._regating.importance(counts)
-        found = self._regating.means(weights)
+        weights, reliable = self._refits.importance(counts)
+        found = self._refits.means(weights)
         for row in np.flatnonzero(~reliable | self.anew).tolist():
-            found[row] = self._regating.again(counts[row], chains, draws)
+            found[row] = self._refits.again(counts[row], chains, draws)
         common = x[self.objective.heads + 1 :, 0]
         for each, u in zip(found, counts, strict=True):
             self._set_common(each, [common], u)
@@ -266,8 +266,8 @@ class GatedFitter(Fitter):
 
     @override
     def certificate(self, solution: Solution) -> str:
-        says = "not sampled" if self.sampled is None else self.sampled.says
-        return f"Weights are posterior means: {says}; learning rate {self.rate:.3g}"
+        chains = "not sampled" if self.sampled is None else self.sampled.summary
+        return f"Weights are posterior means: {chains}; learning rate {self.rate:.3g}"
 
     @property
     @override
@@ -290,7 +290,7 @@ class GatedFitter(Fitter):
     @classmethod
     def from_record(cls, objective: GatedObjective, start: Array, draws: Array, known: Any) -> Self:
         """Make it again, from the record of its gate."""
-        sampled, worth = Sampled(**known["sampled"]), Worth(**known["worth"])
+        sampled, worth = ChainQuality(**known["sampled"]), Worth(**known["worth"])
         return cls(objective, known["rate"], start, known["random_seed"], draws, sampled, worth)
 
 

@@ -31,7 +31,7 @@ from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.uncertainty import expand_around, pseudo_inverse, weight_jacobian
 from lockquack.jets import Array
 from lockquack.numeric import cut
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.space import Mask, contrasts
 from lockquack.totals import error_of_total, total
 
@@ -42,10 +42,10 @@ from lockquack.totals import error_of_total, total
 _MOVES, _SHARE, _CONTRADICTED = 0.25, 0.4, 1.0
 #: Observations that are looked at closely, by either of two rough measures.
 _CLOSELY = 8
-#: Rough moves from which an observation is left out in truth, when all are looked at and when
-#: only those that may decide are.
+#: Rough moves from which an observation is left out by fitting again: when all are looked at, and
+#: when only those that may decide are.
 _NOTICEABLE, _CONSIDERABLE = 0.01, 0.1
-#: Most observations that are left out in truth where there are too many to leave out all.
+#: Most observations that are left out by fitting again where there are too many to leave out all.
 _MOST = 50
 #: Weight, in units of an equal one, below which a model is left aside roughly.
 _INACTIVE = 1e-3
@@ -60,7 +60,7 @@ class Deletions:
     changes: Array  # (K, n): of the weights
     scores: Array  # (n,): of each observation by parameters that were fitted without it
     exact: Mask  # (n,): whether it was fitted again; otherwise it is so to first order
-    deciding: Places  # those that decide, the most important first
+    deciding: Positions  # those that decide, the most important first
 
     @property
     def moved(self) -> Array:
@@ -73,7 +73,7 @@ def moves(changes: Array) -> Array:
     return np.asarray(np.abs(changes).sum(axis=0) / 2)
 
 
-def outstanding(moved: Array) -> Places:
+def outstanding(moved: Array) -> Positions:
     """Return the observations that stand out, from the moves of all, most important first."""
     squares = np.square(moved)
     stands_out = (moved >= _MOVES) & (squares >= _SHARE * squares.sum())
@@ -81,7 +81,9 @@ def outstanding(moved: Array) -> Places:
     return order[stands_out[order]]
 
 
-def deciding(fitter: Fitter, x: Array, moved: Array, left_out: Places, found: Array) -> Places:
+def deciding(
+    fitter: Fitter, x: Array, moved: Array, left_out: Positions, found: Array
+) -> Positions:
     """Return the observations that decide, most important first.
 
     Of those that stand out by what they move, (n,), the ones that the others contradict;
@@ -109,15 +111,15 @@ def changes_of(fitter: Fitter, x: Array, found: Array) -> Array:
     return np.reshape(changes, (len(found), before.size)).T
 
 
-def delete(fitter: Fitter, x: Array, chosen: Places) -> Deletions:
+def delete(fitter: Fitter, x: Array, chosen: Positions) -> Deletions:
     """Fit again without each of the chosen observations; which of them decide is not known yet."""
     found = fitter.without_each(chosen, x)
     scores, exact = fitter.scores_without(chosen, found), fitter.is_exact(chosen)
     return Deletions(changes_of(fitter, x, found), scores, exact, np.empty(0, dtype=np.intp))
 
 
-def which_exactly(rough: Deletions) -> Places:
-    """Choose the observations that are worth being left out in truth."""
+def to_leave_out_exactly(rough: Deletions) -> Positions:
+    """Choose the observations that are worth fitting again without."""
     moved = rough.moved
     order = np.argsort(-moved, kind="stable")
     return np.sort(order[: max(_CLOSELY, min(_MOST, int((moved >= _NOTICEABLE).sum())))])
@@ -147,7 +149,7 @@ def rough_changes(fitter: Fitter, x: Array) -> Array:
     return -jacobian @ around.slopes * objective.counts
 
 
-def look_closely(fitter: Fitter, x: Array) -> tuple[Array, Places, Array]:
+def shortlist(fitter: Fitter, x: Array) -> tuple[Array, Positions, Array]:
     """Find the observations that may decide, at little cost next to the fit itself.
 
     Returns what each moves, (n,), roughly but for those that seem to move much, the m positions
@@ -214,6 +216,6 @@ def _face_inverse(fitter: ConvexFitter, weights: Array) -> Array:
     return inverse
 
 
-def _largest(values: Array) -> Places:
+def _largest(values: Array) -> Positions:
     count = min(_CLOSELY, values.size)
     return np.argpartition(-values, count - 1)[:count]

@@ -24,8 +24,8 @@ from lockquack.totals import average, total
 class Objective:
     """Minus Σ_i u_i score_i(x) and log prior(x), as a function of an operator's parameters x.
 
-    The counts u are the case weights of the observations unless others are given. Scores may be
-    had of parameters that differ between observations, (P, n), as well.
+    The counts u are the case weights of the observations unless others are given. Parameters may
+    differ between observations, (P, n), where only scores are asked for.
     """
 
     operator: Operator

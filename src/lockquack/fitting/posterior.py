@@ -43,12 +43,12 @@ class Chart:
         return cls(space, space.free(space.inside(x, _INSIDE)))
 
     @cached_property
-    def ways(self) -> Array | sparse.csr_array:
+    def directions(self) -> Array | sparse.csr_array:
         """Directions in which the free coordinates move, (P, D)."""
-        ways = [_ways(block) for block in self.space.blocks] or [np.zeros((0, 0))]
+        parts = [_directions(block) for block in self.space.blocks] or [np.zeros((0, 0))]
         if self.space.size <= _SMALL:
-            return block_diag(*ways)
-        return sparse.csr_array(sparse.block_diag([sparse.csr_array(each) for each in ways]))
+            return block_diag(*parts)
+        return sparse.csr_array(sparse.block_diag([sparse.csr_array(each) for each in parts]))
 
     @cached_property
     def _round(self) -> Array:
@@ -58,7 +58,7 @@ class Chart:
 
     def free(self, t: Array) -> Array:
         """Return the free coordinates at t, (D,) → (P,)."""
-        return self.origin + self.ways @ t
+        return self.origin + self.directions @ t
 
     def natural(self, t: Array) -> Array:
         """Return the parameters at t."""
@@ -66,7 +66,7 @@ class Chart:
 
     def back(self, x: Array) -> Array:
         """Return the coordinates of parameters, (P,) → (D,); the directions are orthonormal."""
-        return np.asarray(self.ways.T @ (self.space.free(x) - self.origin))
+        return np.asarray(self.directions.T @ (self.space.free(x) - self.origin))
 
     def log_measure(self, z: Array) -> float:
         """Log of what counts as flat, at free coordinates."""
@@ -144,12 +144,12 @@ def generalised_posterior(
         by_prior = space.pull(z, space.prior_slopes(at))
         gradient = -learning_rate * slopes + rest * by_prior + chart.measure_slopes(z)
         total = -learning_rate * value + rest * space.log_prior(at) + chart.log_measure(z)
-        return total, chart.ways.T @ gradient
+        return total, chart.directions.T @ gradient
 
-    return Target(log_density, np.zeros(chart.ways.shape[1]), chart.natural)
+    return Target(log_density, np.zeros(chart.directions.shape[1]), chart.natural)
 
 
-def _ways(block: Block) -> Array:
+def _directions(block: Block) -> Array:
     if block.shares_out:
         return contrasts(block.size)
     return np.eye(block.size)[:, :-1] if block.comes_round else np.eye(block.size)

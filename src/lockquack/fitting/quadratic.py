@@ -16,7 +16,7 @@ from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.forms import Forms, OfJets, OfMatrices, symmetric
 from lockquack.jets import Array
 from lockquack.numeric import cut
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.rules.wishes import DISTANCES
 from lockquack.solvers.base import Solution
 from lockquack.solvers.nonnegative_qp import nonnegative_qp
@@ -59,7 +59,7 @@ class QuadraticFitter(ConvexFitter):
         return self._solve(symmetric(upper, K), counts @ forms.linear.T).x
 
     @override
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         Q, c = self.quadratic
         forms, counts = self.forms, self.objective.counts[chosen]
         own = np.moveaxis(forms.matrices(chosen), 2, 0) * counts[:, None, None]

@@ -8,7 +8,7 @@ from typing_extensions import override
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.solvers.base import Solution
 
 
@@ -32,7 +32,7 @@ class SelectionFitter(Fitter):
         return np.eye(self.objective.K)[totals.argmax(axis=1)]
 
     @override
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         return np.eye(self.objective.K)[totals_without(self.objective, chosen).argmax(axis=0)]
 
     def certificate(self, solution: Solution) -> str:
@@ -40,7 +40,7 @@ class SelectionFitter(Fitter):
         return "Chosen by comparing the models' total scores."
 
 
-def totals_without(objective: Objective, chosen: Places) -> Array:
+def totals_without(objective: Objective, chosen: Positions) -> Array:
     """Total scores of the models without each of the chosen observations, (K, m)."""
     scores = objective.model_scores()
     return objective.total(scores)[:, None] - objective.counts[chosen] * scores[:, chosen]

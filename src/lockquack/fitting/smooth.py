@@ -12,7 +12,7 @@ from typing_extensions import override
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.space import Mask, Space
 from lockquack.solvers.base import Solution
 from lockquack.solvers.differences import hessian
@@ -80,7 +80,7 @@ class SmoothFitter(Fitter):
         return put_back(twin._refit(counts, x[chosen]), chosen)
 
     @override
-    def without_each(self, chosen: Places, x: Array) -> Array:
+    def without_each(self, chosen: Positions, x: Array) -> Array:
         """Fit again without each of the chosen observations, one at a time, (m, P).
 
         Each goes downhill from the solution for all, and from the other optima that were found
@@ -108,7 +108,7 @@ class SmoothFitter(Fitter):
         return rivals if inside is x else [inside, *rivals]
 
     @cached_property
-    def _ordered(self) -> tuple[SmoothFitter, Places]:
+    def _ordered(self) -> tuple[SmoothFitter, Positions]:
         """The same problem with its models in order, and where its parameters come from."""
         objective, chosen = self.objective.of(order_of_models(self.objective))
         return replace(self, objective=objective), chosen
@@ -235,16 +235,16 @@ class SmoothFitter(Fitter):
         )
 
 
-def order_of_models(objective: Objective) -> Places:
+def order_of_models(objective: Objective) -> Positions:
     """Order models by their densities: by their scores, then by what else there is to sum up.
 
-    Models that are the same in all of that are in the order of their places.
+    Models that are the same in all of that are in the order of their ranks.
     """
     jets = objective.jets
     sums = [objective.model_scores(), jets.logp, jets.grad.sum(axis=-1), jets.curv.sum(axis=-1)]
     totals = [np.nan_to_num(objective.total(each)) for each in sums]
-    places = objective.densities.places or range(objective.K)
-    return np.lexsort([np.array(places), *reversed(totals)])
+    ranks = objective.densities.ranks or range(objective.K)
+    return np.lexsort([np.array(ranks), *reversed(totals)])
 
 
 def _with_a_little_weight(space: Space, x: Array) -> Array:
@@ -254,7 +254,7 @@ def _with_a_little_weight(space: Space, x: Array) -> Array:
     return x if inside.all() else space.natural(np.where(inside, z, np.log(_A_LITTLE)))
 
 
-def put_back(x: Array, chosen: Places) -> Array:
+def put_back(x: Array, chosen: Positions) -> Array:
     """Put parameters, along the last axis, where they were taken from."""
     whole = np.empty_like(x)
     whole[..., chosen] = x

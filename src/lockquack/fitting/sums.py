@@ -90,7 +90,7 @@ class QuadraticSums:
     square_second: Array
     #: Effect of blocks of draws on each model's total, (chain, block, d), by their shape: blocks
     #: of another shape are of other draws, with an error of their own.
-    influences: tuple[tuple[Array, ...], ...]
+    effects: tuple[tuple[Array, ...], ...]
 
     @classmethod
     def of_jets(
@@ -98,14 +98,14 @@ class QuadraticSums:
         jets: Jet,
         outcomes: Array,
         weights: Array | None,
-        influences: tuple[Array, ...],
+        effects: tuple[Array, ...],
     ) -> QuadraticSums:
         """Sum over observations: jets (K, n, d), outcomes (n, d)."""
         features = [
             np.concatenate([triangles(jets.grad[..., j : j + 1]), jets.curv[..., j]])
             for j in range(jets.grad.shape[2])
         ]
-        each = tuple((influence,) for influence in influences)
+        each = tuple((effect,) for effect in effects)
         return cls._of(len(jets.grad), np.concatenate(features), outcomes, weights, each)
 
     @classmethod
@@ -124,7 +124,7 @@ class QuadraticSums:
         features: Array,
         outcomes: Array,
         weights: Array | None,
-        influences: tuple[tuple[Array, ...], ...],
+        effects: tuple[tuple[Array, ...], ...],
     ) -> QuadraticSums:
         w = np.ones(len(outcomes)) if weights is None else weights
         weighted = features if weights is None else features * w
@@ -136,7 +136,7 @@ class QuadraticSums:
             float(w @ w),
             weighted @ w,
             weighted @ weighted.T if few else np.empty((0, 0)),
-            influences,
+            effects,
         )
 
     def __add__(self, other: QuadraticSums) -> QuadraticSums:
@@ -147,7 +147,7 @@ class QuadraticSums:
             self.square_weight + other.square_weight,
             self.square_first + other.square_first,
             self.square_second + other.square_second,
-            tuple(map(_added, self.influences, other.influences)),
+            tuple(map(_added, self.effects, other.effects)),
         )
 
     def times(self, factor: float) -> QuadraticSums:
@@ -159,7 +159,7 @@ class QuadraticSums:
             square_weight=factor**2 * self.square_weight,
             square_first=factor**2 * self.square_first,
             square_second=factor**2 * self.square_second,
-            influences=tuple(tuple(factor * a for a in each) for each in self.influences),
+            effects=tuple(tuple(factor * a for a in each) for each in self.effects),
         )
 
     @property
@@ -218,10 +218,8 @@ class QuadraticSums:
         """Monte Carlo standard error of each model's total score, (K,); NaN where not known."""
         return np.array(
             [
-                np.sqrt(sum(_mcse(influence @ factor) ** 2 for influence in each))
-                if each
-                else np.nan
-                for each in self.influences
+                np.sqrt(sum(_mcse(effect @ factor) ** 2 for effect in each)) if each else np.nan
+                for each in self.effects
             ]
         )
 
@@ -275,7 +273,7 @@ class SummedFitter(QuadraticFitter):
 
 
 def _added(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Add influences of blocks of the same shape; keep others apart."""
+    """Add effects of blocks of the same shape; keep others apart."""
     by_shape = {each.shape: each for each in left}
     for each in right:
         known = by_shape.get(each.shape)
@@ -283,8 +281,8 @@ def _added(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ..
     return tuple(by_shape.values())
 
 
-def _mcse(influence: Array) -> float:
-    return 0.0 if influence.size == 1 else mcse_mean(influence)
+def _mcse(effect: Array) -> float:
+    return 0.0 if effect.size == 1 else mcse_mean(effect)
 
 
 def _errors(score: Array, covariance: Array) -> Array:

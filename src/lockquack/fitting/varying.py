@@ -83,13 +83,13 @@ class VaryingObjective(Objective):
         """Whether weights that are the same everywhere are all that is allowed."""
         return bool(np.isinf(self.shrinkage))
 
-    def everywhere(self, x: Array) -> Array:
-        """Return parameters with the same weights, (..., P), as those of all functions."""
+    def same_everywhere(self, x: Array) -> Array:
+        """Give all functions the weights of these parameters, (..., P)."""
         first, rest = x[..., : self.width], x[..., self.width :]
         return np.concatenate([first] * self.basis.size + [rest], axis=-1)
 
-    def common(self, x: Array) -> Array:
-        """Return the parameters of one observation that has an average of all functions."""
+    def average(self, x: Array) -> Array:
+        """Return parameters with the average of the weights of all functions."""
         size = self.basis.size * self.width
         return np.concatenate([self.functions(x).mean(axis=0), x[size:]])
 
@@ -120,7 +120,7 @@ class VaryingObjective(Objective):
     @override
     def value(self, x: Array, counts: Array | None = None) -> float:
         if self.is_constant:
-            return self.constant.value(self.common(x), counts)
+            return self.constant.value(self.average(x), counts)
         return super().value(x, counts) + self.penalty(x)
 
     def penalty(self, x: Array) -> float:
@@ -166,6 +166,8 @@ class VaryingFitter(Fitter):
 
     wants = ("folds_seed",)
     refits_cheaply = False
+    #: Whether it is convex in the weights of the functions.
+    is_convex: ClassVar[bool] = False
     #: How constant weights are fitted.
     relative: ClassVar[type[Fitter]]
 
@@ -194,7 +196,7 @@ class VaryingFitter(Fitter):
         return (self.objective.parameters(x, basis) for x in draws)
 
     @property
-    def what_it_is_worth(self) -> str:
+    def worth_in_words(self) -> str:
         """Say whether the data ask for weights that vary."""
         choice = self.choice
         if choice is None:
@@ -228,8 +230,8 @@ class VaryingFitter(Fitter):
         objective = self.objective
         if not objective.is_constant:
             return super().posterior(learning_rate, x)
-        found = self.constant.posterior(learning_rate, objective.common(x))
-        return replace(found, natural=lambda t: objective.everywhere(found.natural(t)))
+        found = self.constant.posterior(learning_rate, objective.average(x))
+        return replace(found, natural=lambda t: objective.same_everywhere(found.natural(t)))
 
     @override
     def settled(self) -> Self:
@@ -248,7 +250,7 @@ class VaryingFitter(Fitter):
         constant = some.constant.refit(counts, some.constant.solve().x)
         grid = shrinkages(some.stiffness(counts, constant))
         folds = deal_folds(rng, chosen.size)
-        scores = some.held_out_scores(grid, folds, counts, some.objective.everywhere(constant))
+        scores = some.held_out_scores(grid, folds, counts, some.objective.same_everywhere(constant))
         return choose(grid, scores, counts)
 
     def _for_choice(
@@ -300,8 +302,17 @@ class VaryingFitter(Fitter):
     def solutions(self) -> Sequence[Solution]:
         if not self.objective.is_constant:
             return self.varying_solutions()
-        found = self.constant.solutions()
-        return [replace(each, x=self.objective.everywhere(each.x)) for each in found]
+        return self._same_everywhere(self.constant.solutions())
+
+    @override
+    def solve_near(self, found: Sequence[Solution]) -> Sequence[Solution]:
+        if not self.objective.is_constant:
+            return super().solve_near(found)
+        before = [replace(each, x=self.objective.average(each.x)) for each in found]
+        return self._same_everywhere(self.constant.solve_near(before))
+
+    def _same_everywhere(self, found: Sequence[Solution]) -> list[Solution]:
+        return [replace(each, x=self.objective.same_everywhere(each.x)) for each in found]
 
     @abstractmethod
     def varying_solutions(self) -> Sequence[Solution]:
@@ -318,15 +329,17 @@ class VaryingFitter(Fitter):
     def refit_many(self, counts: Array, x: Array) -> Array:
         """Fit again for many sets of counts, with the same λ."""
         if self.objective.is_constant:
-            found = self.constant.refit_many(counts, self.objective.common(x))
-            return self.objective.everywhere(found)
+            found = self.constant.refit_many(counts, self.objective.average(x))
+            return self.objective.same_everywhere(found)
         return np.stack([self.varying_again(each, x) for each in counts])
 
     def again(self, counts: Array, x: Array) -> Array:
         """Fit again for one set of counts, with the same λ."""
         if not self.objective.is_constant:
             return self.varying_again(counts, x)
-        return self.objective.everywhere(self.constant.refit(counts, self.objective.common(x)))
+        return self.objective.same_everywhere(
+            self.constant.refit(counts, self.objective.average(x))
+        )
 
     @abstractmethod
     def varying_again(self, counts: Array, x: Array) -> Array:

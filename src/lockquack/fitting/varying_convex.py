@@ -40,6 +40,7 @@ class VaryingConvexFitter(VaryingFitter):
     """A problem that is convex in the weights of the functions."""
 
     kind = "convex, certified"
+    is_convex = True
     constant: ConvexFitter
     most_deletions = 2_000
 
@@ -81,7 +82,7 @@ class VaryingConvexFitter(VaryingFitter):
                 return found
         for each in moving.tolist():
             alone = self.with_shrinkage(float(shrinkages[each]))
-            found[each] = alone.solve_for(counts[each], objective.everywhere(self._equal)).x
+            found[each] = alone.solve_for(counts[each], objective.same_everywhere(self._equal)).x
         return found
 
     @property
@@ -275,7 +276,7 @@ class VaryingQuadraticFitter(VaryingConvexFitter):
         """Solve the programme of constant weights, whose sums are sums of these."""
         Q = symmetric(self.objective.basis.over_pairs(sums), self.objective.K)
         found = simplex_qp(Q, c.sum(axis=0), self.objective.concentration - 1.0)
-        return replace(found, x=self.objective.everywhere(found.x))
+        return replace(found, x=self.objective.same_everywhere(found.x))
 
 
 class VaryingLockingHyvarinen(VaryingQuadraticFitter):

@@ -46,7 +46,7 @@ class VaryingSmoothFitter(VaryingFitter, SmoothFitter):
         width = self.objective.width
         first = 0.95 * constant[:width] + 0.05 * constant[:width].sum() / width
         x = np.concatenate([first, constant[width:]])
-        return self.objective.space.free(self.objective.everywhere(x))
+        return self.objective.space.free(self.objective.same_everywhere(x))
 
     @override
     def varying_again(self, counts: Array, x: Array) -> Array:

@@ -13,13 +13,12 @@ from lockquack.checks.models import check_models, suited_rule
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
 from lockquack.fitting.fitters import can_be_fitted
-from lockquack.fitting.formulas import FixedFormula
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
 from lockquack.jets import Array
 from lockquack.methods.examine import examine_edges
 from lockquack.methods.folds import Fold
-from lockquack.methods.gather import Gathered, gather, grant, unit_of
+from lockquack.methods.gather import Gathered, gather, grant
 from lockquack.methods.method import Method
 from lockquack.methods.solving import solve
 from lockquack.methods.suspicious_outcomes import examine_outcomes
@@ -74,24 +73,24 @@ class Bench:
     """The models' predictions, gathered once for all methods."""
 
     models: Mapping[str, Model]
-    hyvarinen: Hyvarinen
+    hyvarinen: Rule
     scores: Kind
     gathered: Gathered
     why_no_h: str  # empty: there is H
     why_no_norm: str  # empty: pools can be normalised
     pareto_k: Array  # (K, n); −inf where an observation does not count
     #: CRPS or energy score, where it decides; None: it was not asked for.
-    distance: EnergyScore | None = None
+    distance: Rule | None = None
     why_no_log: str = ""  # empty: there are log scores
 
     @classmethod
     def build(
         cls,
         models: Mapping[str, Model],
-        hyvarinen: Hyvarinen,
+        hyvarinen: Rule,
         scores: Kind,
         progressbar: bool | None,
-        distance: EnergyScore | None = None,
+        distance: Rule | None = None,
         random_seed: int = 0,
     ) -> Bench:
         """Collapse the draws and lay nodes, as far as these models allow.
@@ -115,7 +114,7 @@ class Bench:
     def _of_densities(
         cls,
         models: Mapping[str, Model],
-        hyvarinen: Hyvarinen,
+        hyvarinen: Rule,
         scores: Kind,
         progressbar: bool | None,
     ) -> Bench:
@@ -205,13 +204,6 @@ class Bench:
         return log_scores, h_scores
 
     @property
-    def unit(self) -> float:
-        """What distances are to be multiplied by, to be in units of the outcome."""
-        if not isinstance(self.distance, CRPS):
-            return 1.0  # of vectors, each component has its own
-        return float(unit_of(self.distance, self.observations)[0])
-
-    @property
     def observations(self) -> Observations:
         """The outcomes."""
         return next(iter(self.models.values())).observations
@@ -258,7 +250,7 @@ class Bench:
 
     def _for_these_models(self, method: Method) -> Method:
         """Return the method for these models, or say why it is not for them."""
-        if self.distance is not None and issubclass(method.kind, FixedFormula):
+        if self.distance is not None and not method.kind.resamples:
             method = replace(method, rule=self.distance)  # it decides nothing
         operator, rule = method.operator, method.rule
         if self.why_no_log and not rule.is_by_distance:
@@ -281,7 +273,7 @@ class Bench:
     def would_try(self, method: Method) -> bool:
         """Whether a method is of use with these models and the score that decides."""
         if self.why_no_log and not method.rule.is_by_distance:
-            return issubclass(method.kind, FixedFormula)
+            return not method.kind.resamples
         return method.is_default or type(method.rule) is type(self.distance)
 
     def knows(self, rule: Rule) -> bool:
@@ -330,7 +322,7 @@ class Bench:
         return True
 
 
-def distance_for(models: Mapping[str, Source]) -> EnergyScore:
+def distance_for(models: Mapping[str, Source]) -> Rule:
     """Return the score of distances for such outcomes: CRPS of numbers, else the energy score."""
     d = max(model.observations.d for model in models.values())
     return CRPS() if d == 1 else EnergyScore()

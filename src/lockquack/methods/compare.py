@@ -15,7 +15,6 @@ from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
 from lockquack.fitting.fitters import varying_fitter_for
 from lockquack.fitting.recalibration import RECALIBRATED
-from lockquack.fitting.varying_convex import VaryingConvexFitter
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench, Row, distance_for, why_no_densities
 from lockquack.methods.comparison import Comparison, tabulate
@@ -31,7 +30,7 @@ from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
 from lockquack.registry import require_known
 from lockquack.remarks import warn
-from lockquack.rules import EnergyScore, Hyvarinen, LogScore, Rule, get_rule
+from lockquack.rules import Hyvarinen, LogScore, Rule, get_rule
 from lockquack.sources.reading import as_models
 from lockquack.words import Text
 
@@ -195,12 +194,12 @@ def _require_form(hyvarinen: Any) -> None:
         )
 
 
-def _read_rule(rule: Any) -> EnergyScore | None:
+def _read_rule(rule: Any) -> Rule | None:
     """Read the score that is to decide; None: whatever there is."""
     if rule is None:
         return None
     found = get_rule(rule)
-    if isinstance(found, EnergyScore):
+    if found.is_by_distance:
         return found
     raise ParameterError(
         f"rule must be 'crps', 'energy' or None; got {rule!r}. Without it the log score decides, "
@@ -299,11 +298,11 @@ def _varied(
     found = {}
     for name, method in methods.items():
         try:
-            convex = varying_fitter_for(method.operator, method.rule)
+            fitter = varying_fitter_for(method.operator, method.rule)
             design, varied = vary(method, by, "auto", observations, random_seed, kind)
         except UnsupportedError:
             continue
-        if design is not None and (not only_convex or issubclass(convex, VaryingConvexFitter)):
+        if design is not None and (not only_convex or fitter.is_convex):
             found[f"{name}{varied.label.removeprefix(method.label)}"] = varied
     return found
 

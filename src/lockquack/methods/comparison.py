@@ -13,6 +13,7 @@ import pandas as pd
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench, Row
+from lockquack.methods.gather import unit_of
 from lockquack.methods.verdicts import (
     FEW,
     SIMILAR,
@@ -21,7 +22,8 @@ from lockquack.methods.verdicts import (
     error_if_enough,
     judge,
 )
-from lockquack.models.ways import how_left_out
+from lockquack.models.leaving_out import lines_about_left_out
+from lockquack.rules import Rule
 from lockquack.totals import effective_number, total
 from lockquack.words import by_reason
 
@@ -53,6 +55,11 @@ class Leading:
     def is_total(self) -> bool:
         """Whether it is a total over the observations, not a mean."""
         return self.column in ("elpd", "hyvarinen")
+
+    @property
+    def is_in_units_of_outcome(self) -> bool:
+        """Whether it is shown in units of the outcome, not in those in which weights are fitted."""
+        return self.column == "crps"
 
 
 #: The scores that can decide, by their column.
@@ -239,8 +246,8 @@ class Comparison(pd.DataFrame):
 
     def _around(self, width: int) -> tuple[list[str], list[str]]:
         """Lines above and below a table of that many letters across."""
-        why, ways = self.attrs["why_led"], self.attrs.get("ways", [])
-        said = (self.legend(width), why, *ways, self.caution, *self.left_out())
+        why, how = self.attrs["why_led"], self.attrs.get("left_out_by", [])
+        said = (self.legend(width), why, *how, self.caution, *self.left_out())
         return [self.heading, self.advice], [line for line in said if line]
 
 
@@ -282,7 +289,7 @@ def tabulate(
         "folds": folds,
         "left_out": dict(left_out),
         "metrics": list(measured[0]) if measured else [],
-        "ways": how_left_out(bench.sources, bench.scores),
+        "left_out_by": lines_about_left_out(bench.sources, bench.scores),
     }
     return comparison
 
@@ -328,7 +335,7 @@ def _unsorted(
         "hyvarinen": total(h_scores, counts),
         "hyvarinen_diff": h_apart.total,
         "hyvarinen_dse": h_apart.se,
-        **(_distances(led_by, distances, bench) if bench.distance is not None else {}),
+        **(_distances(bench.distance, distances, bench) if bench.distance is not None else {}),
         "bad_k": doubtful.sum(axis=1),
         "kind": kinds,
         "p_loo": [row.p_loo for row in rows.values()],
@@ -340,14 +347,15 @@ def _unsorted(
     return pd.DataFrame(columns, index=pd.Index(list(rows), name="method"))
 
 
-def _distances(name: str, scores: Array, bench: Bench) -> dict[str, Array]:
-    """Mean distances in units of the outcome, smaller is better, and what each has too much."""
+def _distances(rule: Rule, scores: Array, bench: Bench) -> dict[str, Array]:
+    """Mean distances, smaller is better, and what each has too much."""
     counts = bench.case_weights
     apart, n = differences(scores, counts), bench.n_obs if counts is None else counts.sum()
     found = (total(scores, counts), apart.total, apart.se)
+    shown = LEADING[rule.name]
+    unit = unit_of(rule, bench.observations)[0] if shown.is_in_units_of_outcome else 1.0
     return {
-        column: np.abs(each) * (bench.unit / n)
-        for column, each in zip(LEADING[name].columns, found, strict=True)
+        column: np.abs(each) * (unit / n) for column, each in zip(shown.columns, found, strict=True)
     }
 
 

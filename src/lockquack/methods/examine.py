@@ -13,7 +13,7 @@ from lockquack.families.base import Edge
 from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.identifiability import collinear, duplicates
-from lockquack.fitting.influence import changes_of, deciding, look_closely
+from lockquack.fitting.influence import changes_of, deciding, shortlist
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
 from lockquack.jets import Array, softmax
@@ -139,7 +139,7 @@ def examine_influence(fit: Fitted) -> list[Remark]:
     few = np.count_nonzero(objective.counts) < _FEWEST_TO_LOOK_AT
     if few or costly or objective.K < 2 or not fitter.resamples or fit.pool.varies:
         return []
-    moved, close, without = look_closely(fitter, x)
+    moved, close, without = shortlist(fitter, x)
     found = deciding(fitter, x, moved, close, without).tolist()
     if not found:
         return []
@@ -214,7 +214,7 @@ def examine_monte_carlo(
     ``scored`` holds the scores of the combination and of each model, (1 + K, n).
     """
     remarks: list[Remark] = []
-    unknown = np.array([1 < each.n_samples < 4 * len(each.log_influence) for each in collapsed])
+    unknown = np.array([1 < each.n_samples < 4 * len(each.log_effect) for each in collapsed])
     if unknown.any():
         remarks.append(HardlyAnyDraws(_chosen(names, unknown)))
     spread = _sampling_errors(scored, case_weights)

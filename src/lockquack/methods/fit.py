@@ -20,10 +20,10 @@ from lockquack.methods.gather import Gathered, gather, unit_of
 from lockquack.methods.method import Method, Varying
 from lockquack.methods.solving import solve
 from lockquack.models.design import Design, missing_numbers, read_by
+from lockquack.models.leaving_out import lines_about_left_out
 from lockquack.models.model import Model, already_said, sources_of
 from lockquack.models.observations import Observations, agreed
 from lockquack.models.source import Source
-from lockquack.models.ways import how_left_out
 from lockquack.numeric import as_numeric
 from lockquack.prediction.members import are_evaluable
 from lockquack.prediction.monte_carlo import errors_of_distances
@@ -79,7 +79,7 @@ def fit(
         remarks=(),
         random_seed=int(random_seed),
         models=dict(models),
-        ways=tuple(how_left_out(sources_of(models), scores)),
+        left_out_by=tuple(lines_about_left_out(sources_of(models), scores)),
         design=design,
     )
     missing = missing_numbers(by, observations).items()

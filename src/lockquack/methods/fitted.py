@@ -34,8 +34,8 @@ class Fitted:
     remarks: tuple[Remark, ...]
     random_seed: int
     models: Mapping[str, Model] | None
-    #: How observations were left out of predictions, where it is not as the scores say.
-    ways: tuple[str, ...] = ()
+    #: How observations that are left out were predicted, where it is not what the scores say.
+    left_out_by: tuple[str, ...] = ()
     #: The covariates that the weights depend on, if they do.
     design: Design | None = None
     #: How the combination was recalibrated, if it was.

@@ -11,7 +11,7 @@ import numpy as np
 from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import NonFiniteError, UnsupportedError, naming
-from lockquack.fitting.densities import Densities, Tables, places_of
+from lockquack.fitting.densities import Densities, Tables, ranks_of
 from lockquack.jets import Array, Jet
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations, agreed, require_inside
@@ -104,7 +104,7 @@ def gather(
     observations = next(iter(sources.values())).observations
     unit = unit_of(rule, observations) if rule.needs_derivatives else np.ones(0)
     jets = _stacked([each.jet for each in collapsed], unit)
-    places = places_of(list(models))
+    places = ranks_of(list(models))
     gathered = Gathered(Densities(jets, {}, observations.weights, places), collapsed)
     return grant(gathered, sources, operator, rule, scores, progressbar, random_seed)
 

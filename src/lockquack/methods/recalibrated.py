@@ -67,7 +67,7 @@ def recalibrate_row(bench: Bench, row: Row, folds: Sequence[Fold]) -> Row:
     distances = row.distance_scores
     if bench.distance is not None:
         predicted = bench.evaluation(replace(pool, recalibration=by)).marginals
-        distances = -predicted.crps(y)[0] / bench.unit
+        distances = -predicted.crps(y)[0] / unit_of(bench.distance, bench.observations)[0]
     return replace(
         row,
         log_scores=row.log_scores + by.log_mean_density(*own),

@@ -31,7 +31,7 @@ from lockquack.jets import Array
 from lockquack.methods.gather import Gathered
 from lockquack.methods.method import Method, Varying
 from lockquack.models.source import Source
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.operators.pool import Pool
 from lockquack.operators.reduced import leave_out
 from lockquack.prediction.members import are_evaluable
@@ -150,7 +150,7 @@ def _solve_believably(
         method = replace(method, operator=leave_out(objective.operator, out, objective.K))
 
 
-def _worst(objective: Objective) -> Places:
+def _worst(objective: Objective) -> Positions:
     """Return the position of the model with the lowest log score of those that are left."""
     totals = np.array([summed(objective, logp) for logp in objective.jets.logp])
     totals[objective.operator.left_out(objective.K)] = np.inf
@@ -173,7 +173,7 @@ class _Trials:
     left_out: tuple[int, ...] = ()
     unseen: tuple[int, ...] = ()
 
-    def hidden(self, objective: Objective, solution: Solution) -> Places:
+    def hidden(self, objective: Objective, solution: Solution) -> Positions:
         """Return the models that the score does not see, where they cost the others much."""
         hidden = unseen(objective, solution.x)
         cost = cost_of(hidden, objective.mean_weights(solution.x), objective.n_counted)
@@ -270,7 +270,7 @@ class _LogNorms:
         behind[rows] = logq[rows] - norms
         return total + error if falls_short(behind, alone, objective.counts, error) else None
 
-    def _log_norms(self, pool: Pool) -> tuple[Places, Array]:
+    def _log_norms(self, pool: Pool) -> tuple[Positions, Array]:
         """Observations and the logs of the normalisers there."""
         groups = refine_nodes(self._groups, self.models, pool, loo=self.loo)
         rows = np.concatenate([np.arange(part.obs.start, part.obs.stop) for part in groups])

@@ -68,8 +68,7 @@ def sum_up(
     if summed is not None:
         return summed
     if held or apart:
-        found = [each.predict(scores, density=False, progressbar=progressbar) for each in passes]
-        return sums_of(found, rule, sources[0], slice(0, sources[0].n_obs))
+        return sum_averages(models, rule, scores, progressbar)
     grids = [BlockGrid(source.n_chains, source.n_draws, source.n_obs) for source in sources]
     groups = min(map(observation_groups, sources, grids, averages), key=lambda cuts: cuts[0].stop)
     work = partial(_sum_group, tuple(models), averages, grids, rule)
@@ -80,6 +79,16 @@ def sum_up(
             advance(group.stop - group.start)
     assert total is not None
     return total
+
+
+def sum_averages(
+    models: Mapping[str, Model], rule: Rule, scores: Kind, progressbar: bool | None = None
+) -> QuadraticSums:
+    """Average all models, which remember it, and add up."""
+    passes = [passes_for(model, rule) for model in models.values()]
+    found = [each.predict(scores, density=False, progressbar=progressbar) for each in passes]
+    source = passes[0].source
+    return sums_of(found, rule, source, slice(0, source.n_obs))
 
 
 def _sum_chunks(
@@ -127,9 +136,7 @@ def _sum_group(
     return sums_of(found, rule, sources[0], obs)
 
 
-def sums_of(
-    found: Sequence[Collapsed], rule: Hyvarinen, source: Source, obs: slice
-) -> QuadraticSums:
+def sums_of(found: Sequence[Collapsed], rule: Rule, source: Source, obs: slice) -> QuadraticSums:
     """Sum over some observations of which the models' jets are known, in plain coordinates."""
     weights = source.case_weights
     outcomes = scored_outcomes(rule, source.observations.values[obs])
@@ -143,9 +150,7 @@ def _sums_of(found: Sequence[Collapsed], outcomes: Array, weights: Array | None)
         np.stack([jet.grad for jet in jets]),
         np.stack([jet.curv for jet in jets]),
     )
-    return QuadraticSums.of_jets(
-        stacked, outcomes, weights, tuple(each.influence for each in found)
-    )
+    return QuadraticSums.of_jets(stacked, outcomes, weights, tuple(each.effect for each in found))
 
 
 def sum_distances(

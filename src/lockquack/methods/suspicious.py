@@ -164,10 +164,10 @@ def _looks_like(logp: Array) -> LooksLike | None:
 
 def _has_stuck_chain(collapsed: Collapsed) -> bool:
     """Whether some chain predicts the same throughout, and others something else."""
-    each = collapsed.influence.sum(axis=2) if collapsed.influence.size else collapsed.log_influence
+    each = collapsed.effect.sum(axis=2) if collapsed.effect.size else collapsed.log_effect
     if each.shape[0] < 2 or each.shape[1] < 2 or not np.isfinite(each).all():
         return False
     jet, whole = collapsed.jet, float(np.ptp(each))
-    terms = (np.square(jet.grad), jet.curv) if collapsed.influence.size else (jet.logp,)
+    terms = (np.square(jet.grad), jet.curv) if collapsed.effect.size else (jet.logp,)
     rounding = _STILL * float(sum(np.abs(term).sum() for term in terms))
     return whole > rounding and bool((np.ptp(each, axis=1) <= _STILL * whole).any())

@@ -54,21 +54,21 @@ class Term(ABC):
 
     @property
     @abstractmethod
-    def says(self) -> str:
+    def title(self) -> str:
         """What it is, in a few words."""
 
     @abstractmethod
-    def places(self) -> Values:
-        """Return values at which to look at the weights."""
+    def grid(self) -> Values:
+        """Return values at which to show the weights."""
 
     def labels(self) -> Values:
         """Return what to call these."""
-        return _as_labels(self.places())
+        return _as_labels(self.grid())
 
     @property
     def size(self) -> int:
         """Number of functions."""
-        return self.basis(self.places()[:1]).size
+        return self.basis(self.grid()[:1]).size
 
     def describe(self) -> dict[str, Any]:
         """All that is known of it, as JSON can hold it."""
@@ -116,11 +116,11 @@ class GroupTerm(Term):
 
     @property
     @override
-    def says(self) -> str:
+    def title(self) -> str:
         return f"{self.name} ({len(self.levels)} groups)"
 
     @override
-    def places(self) -> Values:
+    def grid(self) -> Values:
         return np.array(self.levels, dtype=object)
 
 
@@ -131,8 +131,8 @@ class SplineTerm(Term):
     knots: tuple[float, ...]
     degree: int
     kind = "spline"
-    #: Places at which a curve is drawn.
-    _places: ClassVar[int] = 41
+    #: Values at which a curve is drawn.
+    _n_values: ClassVar[int] = 41
 
     @classmethod
     @override
@@ -152,12 +152,12 @@ class SplineTerm(Term):
 
     @property
     @override
-    def says(self) -> str:
+    def title(self) -> str:
         return f"{self.name} ({len(self.knots) - self.degree - 1} splines of degree {self.degree})"
 
     @override
-    def places(self) -> Values:
-        return np.linspace(self.knots[0], self.knots[-1], self._places)
+    def grid(self) -> Values:
+        return np.linspace(self.knots[0], self.knots[-1], self._n_values)
 
 
 @dataclass(frozen=True)
@@ -187,11 +187,11 @@ class FeatureTerm(Term):
 
     @property
     @override
-    def says(self) -> str:
+    def title(self) -> str:
         return f"{self.name} ({len(self.columns)} features)"
 
     @override
-    def places(self) -> Values:
+    def grid(self) -> Values:
         return np.eye(len(self.columns))
 
     @override
@@ -200,7 +200,7 @@ class FeatureTerm(Term):
 
 
 @dataclass(frozen=True)
-class Places:
+class CovariateValues:
     """Values of the covariates, with their functions there and how to label them."""
 
     basis: Basis
@@ -220,9 +220,9 @@ class Design:
         return [term.name for term in self.terms]
 
     @property
-    def says(self) -> str:
+    def title(self) -> str:
         """What they are, in a few words."""
-        return " and ".join(term.says for term in self.terms)
+        return " and ".join(term.title for term in self.terms)
 
     def basis(self, values: Sequence[Values]) -> Basis:
         """Return all functions at some observations, of values for each covariate."""
@@ -242,7 +242,7 @@ class Design:
         given = by if isinstance(by, Covariates) else Covariates((self._alone(by),))
         if len(given.parts) != len(self.terms):
             raise ParameterError(
-                f"The weights depend on {self.says}; by has {len(given.parts)} covariate(s). Give "
+                f"The weights depend on {self.title}; by has {len(given.parts)} covariate(s). Give "
                 "all of them, such as a DataFrame with these columns."
             )
         values = [
@@ -253,7 +253,7 @@ class Design:
             raise ShapeError(f"by has covariates of {[len(each) for each in values]} observations.")
         return values
 
-    def places(self, by: Any) -> Places:
+    def at(self, by: Any) -> CovariateValues:
         """Return the functions at covariates that a user gives, labelled by these."""
         values = self.read(by)
         labels = {
@@ -262,26 +262,26 @@ class Design:
             if each.ndim == 1
         }
         dim = self.names[0] if len(self.terms) == 1 and labels else "row"
-        return Places(self.basis(values), dim, labels)
+        return CovariateValues(self.basis(values), dim, labels)
 
-    def everywhere(self) -> Places:
+    def over_each(self) -> CovariateValues:
         """Return the functions over the range of each covariate, the others at their average."""
         if len(self.terms) == 1:
             return self.over(self.names[0])
         parts, names, labels = [], [], []
         for term in self.terms:
-            at = term.places()
+            at = term.grid()
             parts.append(self._averaging(at, term))
             names += [term.name] * len(at)
             labels += [str(label) for label in term.labels()]
         share = sparse.csr_array(sparse.vstack([part.share for part in parts]))
         coords = {"covariate": np.array(names), "value": np.array(labels)}
-        return Places(Basis(share, parts[0].terms), "row", coords)
+        return CovariateValues(Basis(share, parts[0].terms), "row", coords)
 
-    def over(self, name: str) -> Places:
+    def over(self, name: str) -> CovariateValues:
         """Return the functions over the range of one covariate, the others at their average."""
         term = self.terms[self.names.index(name)]
-        return Places(self._averaging(term.places(), term), name, {name: term.labels()})
+        return CovariateValues(self._averaging(term.grid(), term), name, {name: term.labels()})
 
     def _averaging(self, at: Values, varied: Term) -> Basis:
         parts = [

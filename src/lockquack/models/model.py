@@ -122,7 +122,7 @@ class Model:
         Returns
         -------
         LooDensity
-            ``logp``, ``pareto_k`` and the ``influence`` of each draw.
+            ``logp``, ``pareto_k`` and the ``effect`` of each draw on their total.
 
         Examples
         --------

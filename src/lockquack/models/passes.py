@@ -32,8 +32,8 @@ class LooDensity:
     logp: Array  # (n,)
     pareto_k: Array  # (n,)
     #: Effect of each draw, or block of draws, on Σ_i w_i log p_i, to first order.
-    influence: Array  # (chain, draw)
-    #: How each was had: "PSIS", "held out", "refit", and others.
+    effect: Array  # (chain, draw)
+    #: How each was found: "PSIS", "held out", "refit", and others.
     how: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, dtype=np.str_))  # (n,)
 
 
@@ -120,7 +120,7 @@ class Passes:
             return collapsed
         loo = self.loo(progressbar=progressbar)
         jet = replace(collapsed.jet, logp=loo.logp)
-        return replace(collapsed, jet=jet, log_influence=loo.influence)
+        return replace(collapsed, jet=jet, log_effect=loo.effect)
 
     def loo(self, *, progressbar: bool | None = None) -> LooDensity:
         """Pareto-smoothed leave-one-out log densities and k̂; slower than a pass."""
@@ -144,7 +144,7 @@ class Passes:
             found = self._without_weights(progressbar)
         else:
             found = self._by_psis(progressbar)
-        return replace(found, how=self.source.hows_left_out)
+        return replace(found, how=self.source.each_left_out_by)
 
     def average_for(self, kind: Kind) -> Kind:
         """Return which average over the draws it takes: nothing is left out twice."""
@@ -155,7 +155,7 @@ class Passes:
         found = self.collapse("held-out", derivatives=False, progressbar=progressbar)
         fixed = self.source.fixed_weights
         pareto_k = np.full(self.source.n_obs, np.nan if fixed is None else fixed.pareto_k)
-        return LooDensity(found.jet.logp, pareto_k, found.log_influence)
+        return LooDensity(found.jet.logp, pareto_k, found.log_effect)
 
     def _by_psis(self, progressbar: bool | None) -> LooDensity:
         parts = []
@@ -166,30 +166,30 @@ class Passes:
         return LooDensity(
             np.concatenate([part.logp for part in parts]),
             np.concatenate([part.pareto_k for part in parts]),
-            self.source.n_samples * np.sum([part.influence for part in parts], axis=0),
+            self.source.n_samples * np.sum([part.effect for part in parts], axis=0),
         )
 
 
 def _rearranged(parts: Sequence[LooDensity], order: NDArray[np.intp]) -> LooDensity:
     """Put the densities of some observations each into one order."""
-    blocks = min(part.influence.shape[1] for part in parts)
+    blocks = min(part.effect.shape[1] for part in parts)
     return LooDensity(
         np.concatenate([part.logp for part in parts])[order],
         np.concatenate([part.pareto_k for part in parts])[order],
-        np.sum([_by_block(part.influence, blocks) for part in parts], axis=0),
+        np.sum([_by_block(part.effect, blocks) for part in parts], axis=0),
         np.concatenate([part.how for part in parts])[order],
     )
 
 
-def _by_block(influence: Array, blocks: int) -> Array:
-    """Average the influence of draws (chain, draw) over as many blocks as others have."""
-    n = influence.shape[1]
+def _by_block(effect: Array, blocks: int) -> Array:
+    """Average the effect of draws (chain, draw) over as many blocks as others have."""
+    n = effect.shape[1]
     if n == blocks:
-        return influence
+        return effect
     length = -(-n // blocks)  # as BlockGrid cuts them
     starts = np.arange(0, n, length)
     counts = np.diff(np.append(starts, n))
-    return np.asarray(np.add.reduceat(influence, starts, axis=1) / counts)
+    return np.asarray(np.add.reduceat(effect, starts, axis=1) / counts)
 
 
 def effective_sizes(source: Source) -> tuple[Array, Array]:
@@ -205,8 +205,8 @@ def _without_derivatives(source: Source, loo: LooDensity) -> Collapsed:
     nothing = np.empty((source.n_obs, 0))
     return Collapsed(
         Jet(loo.logp, nothing, nothing),
-        np.empty((*loo.influence.shape, 0)),
-        loo.influence,
+        np.empty((*loo.effect.shape, 0)),
+        loo.effect,
         # As in a pass: the draws count equally, and Pareto k̂ tells where they do not.
         np.full(source.n_obs, float(source.n_samples)),
         source.n_samples,
@@ -226,13 +226,13 @@ def require_finite(source: Source, collapsed: Collapsed, start: int = 0) -> None
 
 
 def _loo_of_group(sources: Sequence[Source], obs: slice) -> LooDensity:
-    """Leave-one-out densities of some observations; the influence lacks the number of draws."""
+    """Leave-one-out densities of some observations; the effect lacks the number of draws."""
     (source,) = sources
     rows = source.logp_rows(obs).reshape(-1, source.n_samples)
     weights = None if source.case_weights is None else source.case_weights[obs]
-    logp, tails, influence = loo_densities(rows, weights, TAILS.get(source, obs))
+    logp, tails, effect = loo_densities(rows, weights, TAILS.get(source, obs))
     TAILS.keep(source, obs, tails)
-    return LooDensity(logp, tails.pareto_k, influence.reshape(source.n_chains, source.n_draws))
+    return LooDensity(logp, tails.pareto_k, effect.reshape(source.n_chains, source.n_draws))
 
 
 def _ess_of_group(sources: Sequence[Source], obs: slice) -> tuple[Array, Array]:

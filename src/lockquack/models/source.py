@@ -237,14 +237,14 @@ class Source(ABC):
         return None
 
     @property
-    def how_left_out(self) -> str:
-        """How it came by its predictions of observations that are left out, in a word or two."""
+    def left_out_by(self) -> str:
+        """How it predicts observations that are left out, in a word or two."""
         return "held out" if self.is_left_out else "PSIS"
 
     @property
-    def hows_left_out(self) -> NDArray[np.str_]:
+    def each_left_out_by(self) -> NDArray[np.str_]:
         """How each observation is predicted where it is left out, (n,)."""
-        return np.broadcast_to(np.array(self.how_left_out), self.n_obs)  # in no memory
+        return np.broadcast_to(np.array(self.left_out_by), self.n_obs)  # in no memory
 
     @property
     def is_one_step_ahead(self) -> bool:

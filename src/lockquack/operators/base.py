@@ -15,7 +15,7 @@ from lockquack.operators.space import Mask, Space
 from lockquack.quadrature.nodes import Nodes
 
 #: Positions of models, or of parameters.
-Places = NDArray[np.intp]
+Positions = NDArray[np.intp]
 
 
 class Operator(ABC):
@@ -107,11 +107,11 @@ class Operator(ABC):
         """Parameters besides the weights, by name; those of length K belong to the models."""
         return {}
 
-    def left_out(self, K: int) -> Places:
+    def left_out(self, K: int) -> Positions:
         """Positions of the models that it leaves out."""
         return np.zeros(0, dtype=np.intp)
 
-    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+    def select(self, models: Positions, K: int) -> tuple[Operator, Positions]:
         """Return the operator of some of K models, in this order, and which parameters it has."""
         return self, models
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet, Numeric, PoolDerivatives, join_jets, stack_jets
-from lockquack.operators.base import Operator, Places, common
+from lockquack.operators.base import Operator, Positions, common
 from lockquack.operators.power import PowerPool, log_column, power_mean_bounds
 from lockquack.operators.space import Interval, Space
 
@@ -111,7 +111,7 @@ class Hoelder(PowerPool):
         return {"power": np.asarray(self._split(x)[1])}
 
     @override
-    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+    def select(self, models: Positions, K: int) -> tuple[Operator, Positions]:
         return self, models if self.p is not None else np.append(models, K)
 
     def _with_zeros(self, pooled: Jet, jets: Jet, x: Array) -> Jet:

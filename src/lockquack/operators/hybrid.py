@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lockquack.jets import Array, Jet
 from lockquack.numeric import as_positive
-from lockquack.operators.base import Operator, Places
+from lockquack.operators.base import Operator, Positions
 from lockquack.operators.linear import Linear
 from lockquack.operators.locking import Locking
 from lockquack.operators.nested import CompositeOperator, Member
@@ -97,7 +97,7 @@ class Hybrid(CompositeOperator):
         return outer, (Member(np.arange(K), Linear()), *each)
 
     @override
-    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+    def select(self, models: Positions, K: int) -> tuple[Operator, Positions]:
         return self, np.concatenate([[0], 1 + models, 1 + K + models])
 
     def parameters(self, x: Array, K: int) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from lockquack.errors import ParameterError, unknown_name
 from lockquack.jets import Array, Jet, join_jets, stack_jets
-from lockquack.operators.base import Operator, Places
+from lockquack.operators.base import Operator, Positions
 from lockquack.operators.space import Space
 
 #: Models by name or position; None: all of them.
@@ -249,7 +249,7 @@ class Nested(CompositeOperator):
         )
 
     @override
-    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+    def select(self, models: Positions, K: int) -> tuple[Operator, Positions]:
         (outer, everyone), rank = self.composite(K), np.full(K, -1)
         rank[models] = np.arange(models.size)
         size = self.space(np.ones(K)).size

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from lockquack.jets import Array, Jet
-from lockquack.operators.base import Normaliser, Operator, Places
+from lockquack.operators.base import Normaliser, Operator, Positions
 from lockquack.operators.space import Space
 from lockquack.quadrature.nodes import Nodes
 
@@ -35,7 +35,7 @@ class Reduced(Operator):
             setattr(self, attribute, getattr(operator, attribute))
 
     @property
-    def _places(self) -> Places:
+    def _places(self) -> Positions:
         return np.array(self.kept, dtype=np.intp)
 
     @property
@@ -57,7 +57,7 @@ class Reduced(Operator):
         return f"Reduced({self.operator!r}, {list(self.kept)})"
 
     @override
-    def left_out(self, K: int) -> Places:
+    def left_out(self, K: int) -> Positions:
         return np.setdiff1d(np.arange(K), self._places)
 
     def space(self, concentration: Array) -> Space:
@@ -100,7 +100,7 @@ class Reduced(Operator):
         }
 
     @override
-    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+    def select(self, models: Positions, K: int) -> tuple[Operator, Positions]:
         here = [self.kept.index(k) for k in models.tolist() if k in self.kept]
         operator, chosen = self.operator.select(np.array(here, dtype=np.intp), len(self.kept))
         kept = [place for place, k in enumerate(models.tolist()) if k in self.kept]
@@ -125,7 +125,7 @@ class Reduced(Operator):
         return spread
 
 
-def leave_out(operator: Operator, models: Places, K: int) -> Reduced:
+def leave_out(operator: Operator, models: Positions, K: int) -> Reduced:
     """Return the operator of all models but some, as one of all K."""
     kept = np.setdiff1d(np.arange(K), np.union1d(models, operator.left_out(K)))
     return Reduced(operator.select(kept, K)[0], kept.tolist())

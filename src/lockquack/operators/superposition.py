@@ -11,7 +11,7 @@ from typing_extensions import override
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet, Numeric, PoolDerivatives, column, join_jets, log_sum_exp
 from lockquack.numeric import as_numeric
-from lockquack.operators.base import Normaliser, Operator, Places
+from lockquack.operators.base import Normaliser, Operator, Positions
 from lockquack.operators.power import PowerPool, log_column
 from lockquack.operators.space import Phases, Space
 from lockquack.quadrature.nodes import Nodes
@@ -145,7 +145,7 @@ class Superposition(PowerPool):
         return {"phases": sign * relative + 0.0}
 
     @override
-    def select(self, models: Places, K: int) -> tuple[Operator, Places]:
+    def select(self, models: Positions, K: int) -> tuple[Operator, Positions]:
         if self.phases is None:
             return self, np.concatenate([models, K + models])
         return Superposition(self._given_phases(K)[models], capped=self.capped), models

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lockquack.jets import Array
-from lockquack.operators.base import Places
+from lockquack.operators.base import Positions
 from lockquack.plots.style import (
     BLACK,
     SMALL,
@@ -86,7 +86,7 @@ def plot_influence(
     return ax
 
 
-def _label(ax: Axes, changes: Array, chosen: Places, labels: Sequence[str] | None) -> None:
+def _label(ax: Axes, changes: Array, chosen: Positions, labels: Sequence[str] | None) -> None:
     """Write beside the largest change of each chosen observation."""
     points = []
     for i in chosen.tolist():

@@ -14,7 +14,7 @@ import pandas as pd
 from lockquack import __version__
 from lockquack.draws.diagnostics import NOISE_ERRORS
 from lockquack.methods.comparison import Comparison
-from lockquack.models.ways import counted_ways
+from lockquack.models.leaving_out import counted_by_way
 from lockquack.plots import plot_densities, plot_pit
 from lockquack.prediction.pictures import weight_of
 from lockquack.remarks import Remark
@@ -150,7 +150,7 @@ def what_was_combined(contents: Contents) -> Section:
             ("known at", [where[model.source.can.evaluate] for model in each]),
         ]
         if fit.scores != "in-sample":
-            ways = [counted_ways(model.source.hows_left_out) for model in each]
+            ways = [counted_by_way(model.source.each_left_out_by) for model in each]
             columns.append(("left out by", ways))
         models = table("model", fit.models, columns)
     return section("What was combined", definitions(known), models)

@@ -97,13 +97,13 @@ def score_name(fit: Combination) -> str:
 
 
 def solution_lines(fit: Combination) -> list[str]:
-    """Write the parameters besides the weights, the certificate, and how scores were had."""
+    """Write the parameters besides the weights, the certificate, and how scores were found."""
     shown = other_parameters(fit)
     varies = [] if fit.design is None else [fit.what_varies]
     parameters = [_on_a_line(shown), ""] if shown else []
     changed = what_was_recalibrated(fit)
     certificate = fit.fitter.certificate(fit.solution)
-    return [*varies, *parameters, *changed, certificate, *fit.ways, *fit._what_is_unknown]
+    return [*varies, *parameters, *changed, certificate, *fit.left_out_by, *fit._missing_log_scores]
 
 
 def what_was_recalibrated(fit: Combination) -> list[str]:

@@ -24,7 +24,7 @@ _ESS, _ESS_SHARE = 100.0, 0.1
 
 
 @dataclass(frozen=True)
-class Sampled:
+class ChainQuality:
     """How well chains went: what to look at before believing them."""
 
     chains: int
@@ -42,22 +42,22 @@ class Sampled:
         return self.divergences == 0 and agree and enough
 
     @property
-    def says(self) -> str:
-        """What was looked at, in words."""
+    def summary(self) -> str:
+        """What was found, in words."""
         return (
             f"{self.chains} chains of {self.draws} draws by NUTS, {self.divergences} divergences, "
             f"R-hat at most {self.rhat:.3f}, effective sample size at least {self.ess:.0f}"
         )
 
 
-def judged(quantities: Array, divergences: int) -> Sampled:
-    """Look at draws of some quantities, (chain, draw, quantity); those that never vary are fine."""
+def assess(quantities: Array, divergences: int) -> ChainQuality:
+    """Assess draws of some quantities, (chain, draw, quantity); those that never vary are fine."""
     chains, draws = quantities.shape[:2]
     varying = quantities[..., np.ptp(quantities, axis=(0, 1)) > 0]
     if not varying.shape[2] or draws < 4:
-        return Sampled(chains, draws, divergences, float("nan"), float("nan"))
+        return ChainQuality(chains, draws, divergences, float("nan"), float("nan"))
     worst, least = float(rhat(varying).max()), float(ess_mean(varying).min())
-    return Sampled(chains, draws, divergences, worst, least)
+    return ChainQuality(chains, draws, divergences, worst, least)
 
 
 def draw_nuts(

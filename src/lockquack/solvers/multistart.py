@@ -2,8 +2,8 @@ r"""Smooth problems that are not convex, without constraints, from several start
 
 .. math:: \min_{z \in \mathbb{R}^P} f(z)
 
-No certificate exists here. What can be had instead is a point that is stationary to rounding,
-the curvature that tells a minimum from a saddle, and how many starts lead to the same value.
+No certificate exists here. In its place there is a point that is stationary to rounding, the
+curvature that tells a minimum from a saddle, and how many starts lead to the same value.
 """
 
 from __future__ import annotations

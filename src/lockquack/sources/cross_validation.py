@@ -20,7 +20,7 @@ from lockquack.parallel.progress import progress_bar
 from lockquack.parallel.tasks import completed
 from lockquack.sources.folds import Fold, positions, require_alike, side_by_side
 from lockquack.sources.reading import as_model
-from lockquack.sources.resuming import Kept, describe
+from lockquack.sources.resuming import FitFolder, describe
 from lockquack.sources.reusing import fit_where_needed, read_limit, with_all_that_follow
 from lockquack.sources.splits import Index, Split, read_splits
 
@@ -129,7 +129,7 @@ def cross_validate(
         )
     # What is asked of each fit.
     asked = splits if reuse is False else with_all_that_follow(splits)
-    kept = Kept(None) if outcomes is None else open_folder(folder, fit, outcomes, asked)
+    kept = FitFolder(None) if outcomes is None else open_folder(folder, fit, outcomes, asked)
     if reuse is not False:
         fit_fold = partial(fit_or_read, fit, asked, kept, outcomes)
         return fit_where_needed(fit_fold, splits, asked, read_limit(reuse), progressbar)
@@ -159,15 +159,15 @@ def _in_short(given: Any) -> str:
 
 def open_folder(
     folder: str | Path | None, fit: Fit, outcomes: Observations, splits: Sequence[Split]
-) -> Kept:
+) -> FitFolder:
     """Keep fits in a folder, if there is one, which must be of the same data and folds."""
-    return Kept.open(folder, describe(fit, outcomes.values, splits))
+    return FitFolder.open(folder, describe(fit, outcomes.values, splits))
 
 
 def fit_all(
     fit: Fit,
     splits: Sequence[Split],
-    kept: Kept,
+    kept: FitFolder,
     outcomes: Observations | None,
     *,
     threads: int,
@@ -190,7 +190,7 @@ def fit_all(
 
 
 def fit_or_read(
-    fit: Fit, splits: Sequence[Split], kept: Kept, outcomes: Observations | None, k: int
+    fit: Fit, splits: Sequence[Split], kept: FitFolder, outcomes: Observations | None, k: int
 ) -> Model:
     """Make fit k and keep it, or read it if it is kept."""
     if k in kept:

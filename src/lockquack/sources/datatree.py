@@ -41,7 +41,7 @@ from lockquack.sources.arrays import hold_draws, labelled_like
 from lockquack.sources.chunked import chunks_for
 from lockquack.sources.drawn import DrawnSource, from_draws
 from lockquack.sources.groups import (
-    Found,
+    StoredOutcome,
     find_outcome,
     how_to_add_densities,
     outcomes_alone,
@@ -262,8 +262,8 @@ def case_weights(tree: xr.DataTree, given: Any) -> Any:
 
 
 def _with_observations(
-    found: Found, y: Any, transform: str | None
-) -> tuple[Found, Observations | None, Observations]:
+    found: StoredOutcome, y: Any, transform: str | None
+) -> tuple[StoredOutcome, Observations | None, Observations]:
     """Return also the outcomes, where they are given, and what the model sees of them."""
     if y is None and found.y is None:
         if transform is not None:

@@ -64,7 +64,7 @@ class PointwiseSource(Source):
 
     @property
     @override
-    def hows_left_out(self) -> NDArray[np.str_]:
+    def each_left_out_by(self) -> NDArray[np.str_]:
         # ArviZ's reloo puts a zero where it fitted again.
         return np.where(self.pareto_k == 0.0, "refit", self.how)
 

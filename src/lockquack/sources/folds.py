@@ -24,10 +24,10 @@ from lockquack.errors import (
     naming,
 )
 from lockquack.jets import Array, Jet, join_jets
+from lockquack.models.leaving_out import counted_by_way
 from lockquack.models.model import Model
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, Observations, as_observations
 from lockquack.models.source import Abilities, FixedWeights, Source, Subset
-from lockquack.models.ways import counted_ways
 from lockquack.sources.reading import as_model
 from lockquack.sources.splits import Index, Split, are_from_the_past, are_one_step_ahead
 
@@ -238,7 +238,7 @@ class FoldedSource(Source):
 
     @property
     @override
-    def how_left_out(self) -> str:
+    def left_out_by(self) -> str:
         return self.hows[0]
 
     @property
@@ -248,13 +248,13 @@ class FoldedSource(Source):
 
     @property
     @override
-    def hows_left_out(self) -> NDArray[np.str_]:
+    def each_left_out_by(self) -> NDArray[np.str_]:
         return np.array(self.hows)[self.fold]
 
     @override
     def describe(self) -> str:
-        ways = self.hows_left_out
-        more = "" if np.unique(ways).size == 1 else f", left out by: {counted_ways(ways)}"
+        ways = self.each_left_out_by
+        more = "" if np.unique(ways).size == 1 else f", left out by: {counted_by_way(ways)}"
         return super().describe() + more
 
     @property
@@ -361,7 +361,7 @@ def _pairs(folds: Any) -> list[tuple[Any, Any]]:
 
 def _how(source: Source) -> str:
     """Say how a fit came by its predictions: it was made without them, whatever it is of."""
-    return "held out" if source.fixed_weights is None else source.how_left_out
+    return "held out" if source.fixed_weights is None else source.left_out_by
 
 
 def positions(index: Any, source: Source) -> Index:

@@ -38,7 +38,7 @@ _ADD_DENSITIES = {
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredOutcome:
     """The log densities of one outcome, and what goes with them."""
 
     #: What the outcome is called.
@@ -69,24 +69,28 @@ class Found:
             )
         return own[0] if own else None
 
-    def of(self, y: xr.DataArray) -> Found:
+    def of(self, y: xr.DataArray) -> StoredOutcome:
         """Return the same with what was observed, of whose dimensions only names may differ."""
         y = string_dims(y)
         parts = [_on_dims_of(part, y) for part in (self.logp, *self.derivatives)]
         drawn = None if self.drawn is None else _on_dims_of(self.drawn, y)
-        return Found(self.name, parts[0], parts[1:], y, drawn)
+        return StoredOutcome(self.name, parts[0], parts[1:], y, drawn)
 
-    def renamed(self, dims: Mapping[str, str]) -> Found:
+    def renamed(self, dims: Mapping[str, str]) -> StoredOutcome:
         """Return the same with other names of dimensions, whose labels are dropped."""
 
         def rename(array: xr.DataArray) -> xr.DataArray:
             return array.drop_vars(list(dims), errors="ignore").rename(dims)
 
         y, drawn = (None if part is None else rename(part) for part in (self.y, self.drawn))
-        return Found(self.name, rename(self.logp), [*map(rename, self.derivatives)], y, drawn)
+        return StoredOutcome(
+            self.name, rename(self.logp), [*map(rename, self.derivatives)], y, drawn
+        )
 
 
-def find_outcome(tree: xr.DataTree, var_name: str | None, *, outcomes_needed: bool) -> Found:
+def find_outcome(
+    tree: xr.DataTree, var_name: str | None, *, outcomes_needed: bool
+) -> StoredOutcome:
     """Find the log densities of an outcome, and what belongs to them."""
     groups = _derivative_groups(tree)
     densities = _log_likelihoods(tree)
@@ -104,7 +108,7 @@ def find_outcome(tree: xr.DataTree, var_name: str | None, *, outcomes_needed: bo
     if y is None and outcomes_needed:
         raise _not_in(OBSERVED_GROUP, own, list(observed))
     derivatives = [with_draws(_find(tree, group, own)) for group in groups]
-    found = Found(name, logp, derivatives, drawn=_drawn(tree, name))
+    found = StoredOutcome(name, logp, derivatives, drawn=_drawn(tree, name))
     return found if y is None else found.of(y)
 
 
@@ -176,7 +180,7 @@ def _drawn(tree: xr.DataTree, name: str) -> xr.DataArray | None:
     return None
 
 
-def predictive_draws(found: Found, source: Source) -> xr.DataArray | None:
+def predictive_draws(found: StoredOutcome, source: Source) -> xr.DataArray | None:
     """Return the outcomes that were drawn with the draws; None if there is not one for each."""
     if found.drawn is None:
         return None

@@ -120,7 +120,7 @@ def from_jax(
     discrete = _is_discrete(name)
     ends = _read_support(support, observations)
 
-    def elsewhere(y: Any, data: Mapping[str, Any]) -> Source:
+    def rebuild(y: Any, data: Mapping[str, Any]) -> Source:
         return from_jax(
             log_density,
             theta,
@@ -140,7 +140,7 @@ def from_jax(
         n_draws=n_draws,
         likelihood=Likelihood(name, discrete=discrete),
         evaluator=Evaluator(density, theta, _components(observations)),
-        elsewhere=elsewhere,
+        rebuild=rebuild,
         names=frozenset(table),
         sampler=None if sample is None else _sampler(sample, theta, table, observations),
     )

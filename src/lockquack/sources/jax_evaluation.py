@@ -158,7 +158,7 @@ class JaxSource(DensitySource):
 
     evaluator: Evaluator
     #: Makes the same posterior's source of other observations, from y and their data.
-    elsewhere: Callable[[Any, Mapping[str, Any]], Source]
+    rebuild: Callable[[Any, Mapping[str, Any]], Source]
     #: Names of the data that it takes there; None where these are not known.
     names: frozenset[str] | None = field(default=None, kw_only=True)
     #: Random outcomes, if there is a way to draw them.
@@ -197,7 +197,7 @@ class JaxSource(DensitySource):
 
     @override
     def with_data(self, y: Any, /, **data: Any) -> Source:
-        return self.elsewhere(y, data)
+        return self.rebuild(y, data)
 
     @override
     def data_names(self) -> frozenset[str] | None:

@@ -13,10 +13,10 @@ import xarray as xr
 
 from lockquack.errors import ShapeError, UnsupportedError, first_line
 from lockquack.models.observations import COMPONENT_DIM, OBS_DIM, SAMPLE_DIMS
-from lockquack.sources.groups import Found
+from lockquack.sources.groups import StoredOutcome
 
 
-def join_outcomes(parts: Sequence[Found]) -> Found:
+def join_outcomes(parts: Sequence[StoredOutcome]) -> StoredOutcome:
     """Make one outcome of several: a vector at each place that all of them have.
 
     The places are the dimensions that all have in common. Where an outcome has more of them, as
@@ -32,7 +32,7 @@ def join_outcomes(parts: Sequence[Found]) -> Found:
     y = _side_by_side(parts, [part.y for part in parts], dims)
     drawn = _side_by_side(parts, [part.drawn for part in parts], dims)
     logp = [_summed(part.logp, dims) for part in parts]
-    return Found(
+    return StoredOutcome(
         name,
         sum(logp[1:], logp[0]),
         [each for each in joined if each is not None],
@@ -41,7 +41,7 @@ def join_outcomes(parts: Sequence[Found]) -> Found:
     )
 
 
-def _on_common_dims(parts: Sequence[Found]) -> list[Found]:
+def _on_common_dims(parts: Sequence[StoredOutcome]) -> list[StoredOutcome]:
     """Give dimensions that only count, under a name of each outcome's own, the same name."""
     own = [_own_dims(part) for part in parts]
     unnamed = all(dims == (f"{part.name}_dim_0",) for part, dims in zip(parts, own, strict=True))
@@ -53,7 +53,7 @@ def _on_common_dims(parts: Sequence[Found]) -> list[Found]:
     return [part.renamed({dims[0]: OBS_DIM}) for part, dims in zip(parts, own, strict=True)]
 
 
-def _places(parts: Sequence[Found]) -> list[str]:
+def _places(parts: Sequence[StoredOutcome]) -> list[str]:
     first, *others = parts
     dims = [
         str(dim)
@@ -76,7 +76,7 @@ def _places(parts: Sequence[Found]) -> list[str]:
     return dims
 
 
-def _own_dims(part: Found) -> tuple[str, ...]:
+def _own_dims(part: StoredOutcome) -> tuple[str, ...]:
     return tuple(str(dim) for dim in part.logp.dims if dim not in SAMPLE_DIMS)
 
 
@@ -86,7 +86,7 @@ def _summed(logp: xr.DataArray, dims: Sequence[str]) -> xr.DataArray:
 
 
 def _side_by_side(
-    parts: Sequence[Found], arrays: Sequence[xr.DataArray | None], dims: Sequence[str]
+    parts: Sequence[StoredOutcome], arrays: Sequence[xr.DataArray | None], dims: Sequence[str]
 ) -> xr.DataArray | None:
     """Put the values at each place into one vector; None where an outcome has none."""
     columns = []

@@ -1,7 +1,7 @@
 """Models whose predictions of observations that are left out are not by PSIS alone.
 
 The model itself stays what it is: its densities, its predictions of the same and of new data are
-those of all its draws. What it predicts where an observation is left out is had in another way:
+those of all its draws. What it predicts where an observation is left out comes from elsewhere:
 by a fit without it, or by weights that leave out more than the observation itself.
 """
 
@@ -19,8 +19,8 @@ from lockquack.draws.blocks import Kind
 from lockquack.draws.collapse import Collapsed
 from lockquack.errors import UnsupportedError
 from lockquack.models.delegating import DelegatingSource
+from lockquack.models.leaving_out import counted_by_way
 from lockquack.models.source import FixedWeights, Source
-from lockquack.models.ways import counted_ways
 from lockquack.sources.folds import FoldedSource
 
 Index = NDArray[np.intp]
@@ -47,7 +47,7 @@ class ReweightedSource(DelegatingSource):
 
     @property
     @override
-    def how_left_out(self) -> str:
+    def left_out_by(self) -> str:
         return self.how
 
 
@@ -72,8 +72,8 @@ class LeftOutSource(DelegatingSource):
 
     @property
     @override
-    def hows_left_out(self) -> NDArray[np.str_]:
-        return self.instead.hows_left_out
+    def each_left_out_by(self) -> NDArray[np.str_]:
+        return self.instead.each_left_out_by
 
     @override
     def pass_over_draws(
@@ -103,7 +103,7 @@ class LeftOutSource(DelegatingSource):
 
     @override
     def describe(self) -> str:
-        return f"{super().describe()}, left out by: {counted_ways(self.hows_left_out)}"
+        return f"{super().describe()}, left out by: {counted_by_way(self.each_left_out_by)}"
 
     @property
     def _own(self) -> Source:
@@ -126,7 +126,7 @@ def as_folded(source: Source) -> FoldedSource:
         sources=(source,),
         fold=np.zeros(source.n_obs, dtype=np.intp),
         row=np.arange(source.n_obs),
-        hows=(source.how_left_out,),
+        hows=(source.left_out_by,),
         first_saw=not source.is_left_out,
     )
 

@@ -163,7 +163,7 @@ class _Fitted:
     def draw(self, chain: int, draw: int) -> Draw:
         return {name: draws[chain, draw] for name, draws in self.draws.items()}
 
-    def elsewhere(
+    def rebuild(
         self, kwargs: Mapping[str, Any], n: int, y: Any, changed: Mapping[str, Any]
     ) -> Source:
         """Predict other outcomes: changed arguments replace the old ones of n observations."""
@@ -233,7 +233,7 @@ class _Fitted:
             evaluator=Evaluator(
                 density.density, self.draws, outcome.d, repeats=density.allows_repeats
             ),
-            elsewhere=lambda y, changed: fitted.elsewhere(kwargs, len(outcome.rows), y, changed),
+            rebuild=lambda y, changed: fitted.rebuild(kwargs, len(outcome.rows), y, changed),
             names=arguments_of(self.model),
             has_atoms=any(part.startswith(_WITH_ATOMS) for site in sites for part in site.parts)
             or any(discrete) != all(discrete),

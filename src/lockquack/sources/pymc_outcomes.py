@@ -216,7 +216,7 @@ def _plain_log_density(rv: Variable, logp: Variable) -> Variable:
         logp = _lowered(logp.transpose(*dims))
     if rvs_in_graph([logp]):
         raise UnsupportedError(
-            f"PyMC cannot say the log density of {rv.name!r}: random variables remain in it. "
+            f"PyMC cannot write the log density of {rv.name!r}: random variables remain in it. "
             "Compute the densities yourself and use from_arrays."
         )
     return logp

@@ -35,13 +35,13 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class FitFolder:
     """The fits that a folder keeps, by number; without a folder, none."""
 
     folder: Path | None
 
     @classmethod
-    def open(cls, folder: str | Path | None, about: Mapping[str, Any]) -> Kept:
+    def open(cls, folder: str | Path | None, about: Mapping[str, Any]) -> FitFolder:
         """Begin to keep fits in a folder, or find those of the same cross-validation there."""
         if folder is None:
             return cls(None)

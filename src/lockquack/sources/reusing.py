@@ -59,7 +59,7 @@ def with_all_that_follow(splits: Sequence[Split]) -> list[Split]:
 
 
 @dataclass
-class Growing:
+class LastFit:
     """The last fit that was made, and how likely its draws find the rows that came since."""
 
     source: Source
@@ -101,7 +101,7 @@ def fit_where_needed(
     ``fit_fold(k)`` makes the fit of a fold, at all rows that follow, which ``later`` has.
     """
     folds: list[Fold] = []
-    last: Growing | None = None
+    last: LastFit | None = None
     with progress_bar(len(splits), "cross-validation", progressbar) as advance:
         for k, (train, test) in enumerate(splits):
             weights = None if last is None else last.grow(train)
@@ -110,7 +110,7 @@ def fit_where_needed(
                 with naming(f"Fold {k}"):
                     require_alike([source if last is None else last.source, source])
                     _require_draws(source)
-                last, weights = Growing(source, later[k][1], later[k][1]), None
+                last, weights = LastFit(source, later[k][1], later[k][1]), None
             folds.append(last.predict(test, weights))
             advance(1)
     return side_by_side(folds, splits)

@@ -115,7 +115,9 @@ def from_cmdstanpy(
             **draws,
         )
     if likelihood is not None or support is not None:
-        raise ParameterError("A family says itself what it is: leave out likelihood and support.")
+        raise ParameterError(
+            "family= says what the likelihood is: leave out likelihood= and support=."
+        )
     parameters["weights"] = weights  # of the observations, or of the components of a mixture
     draws = {name: _parameter(given, variables) for name, given in parameters.items()}
     model = from_family(family, y=y, transform=transform, component_dim=component_dim, **draws)

@@ -33,7 +33,7 @@ _NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
-class Regating:
+class GateRefits:
     """Draws of a gate, and what they were drawn from."""
 
     objective: GatedObjective
