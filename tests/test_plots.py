@@ -60,7 +60,7 @@ def test_weights_are_points_with_intervals(fit):
     np.testing.assert_allclose(points.get_xdata(), fit.weights)
     wide, thick = (np.array(each.get_segments())[:, :, 0] for each in ax.collections)
     np.testing.assert_allclose(wide.T, np.quantile(fit._replicates, [0.1, 0.9], axis=0))
-    np.testing.assert_allclose(thick.T, np.quantile(fit._replicates, [0.3, 0.7], axis=0))
+    np.testing.assert_allclose(thick.T, np.quantile(fit._replicates, [0.25, 0.75], axis=0))
     assert [text.get_text() for text in ax.texts] == [f"{w:.2f}" for w in fit.weights.values]
     assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first model is on top"
 

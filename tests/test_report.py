@@ -371,3 +371,11 @@ def test_notebooks_show_models_as_tables(models):
     assert "for the log score only" in shown
     assert "the observed outcomes only" in shown
     assert "<i>" not in shown
+
+
+def test_the_overview_scores_observations_by_weights_fitted_without_them(fit, text):
+    gain, error = fit.influence().total
+    overview = plain(text[text.index('id="overview"') : text.index('id="what"')])
+    assert f"{abs(gain):.1f} ± {error:.1f}" in overview
+    assert "each observation scored by weights fitted without it" in overview
+    assert fit.influence().against in overview

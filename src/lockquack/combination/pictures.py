@@ -37,7 +37,7 @@ def plot_weights(
     others
         Other combinations, drawn beside this one; a dict gives them names.
     prob
-        Probability of the intervals; half of it is drawn thicker.
+        Probability of the intervals; those of 50 % are drawn thicker.
     ax
         Axes to draw on, by default those of a new figure.
 

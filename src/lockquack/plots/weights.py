@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Share of the height of a row that the weights of several combinations spread over.
 _SPREAD = 0.6
+#: Probability of the inner intervals.
+_INNER = 0.5
 
 
 def plot_weights(
@@ -45,7 +47,7 @@ def plot_weights(
         The same for draws of the weights, over ``draw`` and ``model``, such as
         :meth:`Combination.bootstrap` returns.
     prob
-        Probability of the intervals; half of it is drawn thicker.
+        Probability of the intervals; those of 50 % are drawn thicker.
     remarks
         What to say about a model below its name, such as its phase.
     ax
@@ -97,6 +99,6 @@ def _draw_intervals(
     ax: Axes, rows: np.ndarray, draws: xr.DataArray, prob: float, colour: str
 ) -> None:
     prob = as_probability("prob", prob)
-    for share, width in ((prob, 1.2), (prob / 2, 3.0)):
+    for share, width in ((prob, 1.2), (min(prob, _INNER), 3.0)):
         low, high = np.quantile(draws.values, [(1 - share) / 2, (1 + share) / 2], axis=0)
         ax.hlines(rows, low, high, color=colour, lw=width, zorder=2)

@@ -71,7 +71,7 @@ def overview(contents: Contents) -> Section:
 def _in_short(contents: Contents) -> list[str]:
     """Summarise the report in a few sentences."""
     fit = contents.fit
-    said = [_most_weight(fit), _gain(fit)]
+    said = [_most_weight(fit), _gain(contents)]
     if isinstance(contents.comparison, Comparison):
         said.append(contents.comparison.advice)
     if not isinstance(contents.calibration, Missing):
@@ -105,10 +105,17 @@ def _most_weight(fit: Combination) -> str:
     return "Most weight: " + "; then ".join(said) + "."
 
 
-def _gain(fit: Combination) -> str:
-    best = best_model(fit)
-    row = fit.to_dataframe().loc[best]
-    gain, error = -row["diff"], row["diff_se"]
+def _gain(contents: Contents) -> str:
+    """Compare the combination with its best model, by weights that an observation did not fit."""
+    fit, found = contents.fit, contents.influence
+    if isinstance(found, Missing):
+        best = best_model(fit)
+        row = fit.to_dataframe().loc[best]
+        gain, error = -row["diff"], row["diff_se"]
+        how = "on the observations to which the weights were fitted"
+    else:
+        best, (gain, error) = found.against, found.total
+        how = "each observation scored by weights fitted without it"
     size = f"{abs(gain):.1f}" if np.isnan(error) else f"{abs(gain):.1f} ± {error:.1f}"
     if gain == error == 0:
         return f"It predicts what its best model, {best}, predicts."
@@ -116,10 +123,7 @@ def _gain(fit: Combination) -> str:
         said = f"differs by no more than noise ({size}) from"
     else:
         said = f"is {size} {'better' if gain > 0 else 'worse'} than"
-    return (
-        f"Its {fit.rule.label} score {said} that of the best model, {best}, on the observations "
-        "to which the weights were fitted."
-    )
+    return f"Its {fit.rule.label} score {said} that of the best model, {best}, {how}."
 
 
 def what_was_combined(contents: Contents) -> Section:
@@ -184,7 +188,7 @@ def _picture_of_weights(fit: Combination) -> str:
         0.7 + (0.38 if "phases" in fit.parameters else 0.26) * len(fit.names),
     )
     origin = fit.fitter.intervals_from
-    return figure(drawn, f"Weights, with intervals of 45 % (thick) and 90 % from {origin}.")
+    return figure(drawn, f"Weights, with intervals of 50 % (thick) and 90 % from {origin}.")
 
 
 def _varying_weights(fit: Combination) -> list[str]:
@@ -253,7 +257,8 @@ def scores(contents: Contents) -> Section:
             "draws. The combination is scored on the observations to which its weights were "
             f"fitted, which flatters it a little.{beside}"
         ),
-        side_by_side(table("model", rows.index, columns), figure(drawn, caption)),
+        table("model", rows.index, columns),
+        figure(drawn, caption),
         *methods_side_by_side(contents.comparison),
     )
 
