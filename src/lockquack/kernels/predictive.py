@@ -118,22 +118,22 @@ def _sums(
         for j in range(len(u)):
             sums[j, i] = base[j, i]
             if _is_possible(base[j, i]):
-                guess = _log_total(kind, u[j, i], v[j, i], max(guess, -_MOST), of_row)
+                guess = _log_total(kind, u[j, i], v[j, i], max(guess, -_MOST), of_row, series[0])
                 sums[j, i] += guess
 
 
 @jit(in_any_order=True, no_nan=True)
-def _log_total(kind: int, u: float, v: float, guess: float, draws: Draws) -> float:
+def _log_total(kind: int, u: float, v: float, guess: float, draws: Draws, room: Array) -> float:
     """Log of the sum at one outcome; where the guess was not good, relative to the largest term."""
     for _ in range(2):
         if kind == _SQUARE:
-            total = _total(_SQUARE, u, v, guess, draws)
+            total = _total(_SQUARE, u, v, guess, draws, room)
         elif kind == _LINEAR:
-            total = _total(_LINEAR, u, v, guess, draws)
+            total = _total(_LINEAR, u, v, guess, draws, room)
         elif kind == _STUDENT:
-            total = _total(_STUDENT, u, v, guess, draws)
+            total = _total(_STUDENT, u, v, guess, draws, room)
         else:
-            total = _total(_SKEW, u, v, guess, draws)
+            total = _total(_SKEW, u, v, guess, draws, room)
         if _LEAST < total < _MOST:
             break
         guess = _largest(kind, u, v, draws)
@@ -143,12 +143,16 @@ def _log_total(kind: int, u: float, v: float, guess: float, draws: Draws) -> flo
 
 
 @jit(inline="always")
-def _total(kind: int, u: float, v: float, origin: float, draws: Draws) -> float:
+def _total(kind: int, u: float, v: float, origin: float, draws: Draws, room: Array) -> float:
     """Sum the terms relative to one of exp(origin); of each kind, a loop of its own."""
     c, p, q, r = draws
     total = 0.0
+    if kind == _STUDENT:  # with exponentials in it too, the loop would want too many registers
+        for s in range(len(c)):
+            room[s] = _exponent(kind, u, v, c[s], p[s], q[s], r[s])
     for s in range(len(c)):
-        exponent = _exponent(kind, u, v, c[s], p[s], q[s], r[s])
+        known = kind == _STUDENT
+        exponent = room[s] if known else _exponent(kind, u, v, c[s], p[s], q[s], r[s])
         term = _relative(exponent, origin)
         if kind == _SKEW:
             t = r[s] * (u - p[s])

@@ -83,7 +83,7 @@ class NodeGroup:
             return nodes
         if not nodes.can_be_halved():
             return None
-        halved = self.halved or nodes.halved(evaluate)
+        halved = self.halved or nodes.halved(evaluate, *pools)
         self.between.halved = halved
         return halved if all(map(halved.is_smooth, pools)) else None
 
