@@ -177,3 +177,20 @@ def test_a_density_that_is_not_what_its_name_says_is_not_split(name, rng):
     other = "gamma" if name == "lognormal" else "lognormal"
     assert foreign(name, rng, told=other).split(everywhere) is None
     assert foreign(name, rng, told="laplace").split(everywhere) is None
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_where_a_density_of_a_library_has_its_mass_is_told_by_its_draws(name, rng):
+    source, multiples = foreign(name, rng), np.array([0.0, 1.0, 3.0])
+    family, p = source.family, {k: v[:, :, 1:4].reshape(80, 3) for k, v in source.p.items()}
+    place, width = family.location(p), family.spread(p)
+    spread = np.sqrt(np.square(width).mean(axis=0) + place.var(axis=0))
+    expected = (place.mean(axis=0) + multiples[:, None] * spread)[None]
+    found = source.bulks(slice(1, 4), multiples, detailed=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_where_a_density_that_is_not_what_its_name_says_has_its_mass_is_searched_for(rng):
+    source = foreign("gamma", rng, told="lognormal")
+    found = source.bulks(slice(1, 4), np.zeros(1), detailed=False)
+    assert len(found) > 1  # the mass as a whole, and modes

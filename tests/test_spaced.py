@@ -103,6 +103,47 @@ def test_a_pool_that_bends_more_than_its_components_is_refined_without_evaluatin
     assert fine.integrate(pool).log_value.item() == pytest.approx(np.log(exact), abs=1e-8)
 
 
+@pytest.fixture
+def halved_t():
+    """Nodes of a t density, the same at half the distance, and at how many it was evaluated."""
+    density, asked = stats.t(8.0), []
+
+    def components(y, rows):
+        asked.append(y.size)
+        return density.logpdf(y)[None]
+
+    modes = MULTIPLES[None, :, None]
+    laid = Spaced.lay(components, Line(MULTIPLES[None, :], WHOLE), modes, [first], heavy=True)
+    asked.clear()
+    return laid, laid.halved(components, first), sum(asked)
+
+
+def test_far_out_nodes_that_are_halved_are_not_evaluated(halved_t):
+    laid, halved, evaluated = halved_t
+    assert 0 < evaluated < (laid.n_nodes - 1) / 2
+    y, _ = halved._places()
+    wrong = np.abs(halved.log_components[0] - stats.t(8.0).logpdf(y))
+    assert wrong[1::2].max() > 1e-12  # not evaluated indeed
+    assert (wrong <= halved.doubt + 1e-13).all()
+    assert abs(np.expm1(halved.integrate(first).log_value.item())) < 1e-11
+    assert halved.is_smooth(first)
+
+
+def test_doubt_about_nodes_matters_to_pools_that_have_mass_there(halved_t):
+    _, halved, _ = halved_t
+    y, _ = halved._places()
+    doubtful = replace(halved, doubt=np.where(np.abs(y) > 20, 1e-4, 0.0))
+
+    def wide(logs, rows):
+        return 0.2 * logs[0]
+
+    assert doubtful.integrate(first).relative_error.item() < 1e-10
+    assert doubtful.is_smooth(first) and halved.is_smooth(wide)
+    more = doubtful.integrate(wide).relative_error - halved.integrate(wide).relative_error
+    assert more.item() > 1e-6
+    assert not doubtful.is_smooth(wide)
+
+
 def test_a_spike_between_nodes_is_mass_that_is_missing():
     y = np.zeros(1)
     draws = {"mu": np.array([[0.0] * 99 + [0.4]]), "sigma": np.array([[1.0] * 99 + [1e-4]])}

@@ -8,6 +8,7 @@ weights, and weights or derivatives that are not finite.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import factorial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.polynomial import chebyshev
 
 from lockquack.jets import Array, all_finite
 from lockquack.kernels import plain
@@ -26,24 +28,46 @@ Flat = tuple[Array, int]
 HELD_TILE, HELD_ROW = 2**21, 5000
 #: e^x = 2^k e^r needs log 2 in a part with few digits, whose multiples are exact, and the rest.
 _LOG_2, _LOG_2_REST = 0.693147180369123816490, 1.90821492927058770002e-10
+_PER_LOG_2 = float(1.0 / np.log(2.0))
 #: Adding it leaves the nearest whole number in the lowest bits of a float.
 _TO_WHOLE = 1.5 * 2.0**52
-_FACTORIALS = tuple(float(factorial(n)) for n in range(13, -1, -1))
+_DEGREE = 11
 #: Exponentials of less than this are not normal numbers; they are raised to it.
 LOWEST = -708.0
+#: Options of :func:`jit` for a function that becomes part of those that call it.
+INLINE: Mapping[str, Any] = {"forceinline": True}
 
 
-def jit(function: Any = None, *, in_any_order: bool = False, no_nan: bool = False) -> Any:
+def economised(powers: Array, reach: float, degree: int) -> tuple[float, ...]:
+    """Polynomial of a lower degree that is as good from −reach to reach, the last power first.
+
+    The powers of x/reach are written as Chebyshev polynomials, of which the highest are left out.
+    """
+    scale = reach ** np.arange(len(powers))
+    series = chebyshev.poly2cheb(powers * scale)[: degree + 1]
+    return tuple((chebyshev.cheb2poly(series) / scale[: degree + 1])[::-1].tolist())
+
+
+_EXPONENTIAL = economised(
+    np.array([1.0 / factorial(n) for n in range(18)]), np.log(2.0) / 2.0, _DEGREE
+)
+
+
+def jit(
+    function: Any = None, *, in_any_order: bool = False, no_nan: bool = False, **options: Any
+) -> Any:
     """Compile a function when it is first called, and keep the code for other processes.
 
     Other threads go on meanwhile. A multiplication and an addition may be one instruction, sums
-    ``in_any_order`` may be of several parts, and with ``no_nan`` all is a number.
+    ``in_any_order`` may be of several parts, and with ``no_nan`` all is a number. A loop is done
+    for several numbers at once only where no function is called in it: small ones are
+    :data:`INLINE`.
     """
     if function is None:
-        return partial(jit, in_any_order=in_any_order, no_nan=no_nan)
+        return partial(jit, in_any_order=in_any_order, no_nan=no_nan, **options)
     allowed = {"contract", "nsz"} | ({"reassoc"} if in_any_order else set())
     allowed |= {"nnan"} if no_nan else set()
-    compiler = partial(numba.njit, nogil=True, error_model="numpy", fastmath=allowed)
+    compiler = partial(numba.njit, nogil=True, error_model="numpy", fastmath=allowed, **options)
     try:
         return compiler(cache=True)(function)
     except RuntimeError:  # there is no place to keep the code
@@ -234,17 +258,17 @@ def _sum_exponentials(terms: Array, peak: Array, result: Array) -> None:
         result[k] = total
 
 
-@jit
+@jit(**INLINE)
 def exponential(x: float) -> float:
     """Exponential of a number from −708 to 708, without branches.
 
-    Numba's own is one number at a time. The series is Taylor's: r is at most log(2) / 2.
+    Numba's own is one number at a time. Of r, at most log(2) / 2, it is a polynomial.
     """
-    shifted = x / np.log(2.0) + _TO_WHOLE
+    shifted = x * _PER_LOG_2 + _TO_WHOLE
     k = shifted - _TO_WHOLE
     r = (x - k * _LOG_2) - k * _LOG_2_REST
     series = 0.0
-    for each in _FACTORIALS:
-        series = series * r + 1.0 / each
-    power = (np.float64(shifted).view(np.int64) + 1023) << 52  # the bits of 2^k
-    return series * np.int64(power).view(np.float64)
+    for each in _EXPONENTIAL:
+        series = series * r + each
+    power = np.float64(shifted).view(np.int64) << 52  # k, where a float has its exponent
+    return np.int64(np.float64(series).view(np.int64) + power).view(np.float64)

@@ -1,9 +1,9 @@
 r"""Predictive densities compiled by numba: densities and their sum over draws in one loop.
 
-For each outcome the log density of every draw is computed into a row that stays in cache, then
-exponentiated and summed, without arrays of outcomes × draws. Which formula it is, is the
-:class:`~lockquack.families.base.Split` of a family. The reference is the family's own ``logp`` and
-:func:`lockquack.kernels.plain.log_sum_members`.
+For each outcome the terms of all draws are computed and summed as they come, without arrays of
+outcomes × draws, relative to a guess of their sum: that at the outcome before. Which formula it is,
+is the :class:`~lockquack.families.base.Split` of a family. The reference is the family's own
+``logp`` and :func:`lockquack.kernels.plain.log_sum_members`.
 
 At equally spaced outcomes, normal densities need exponentials at the first of them only: with
 :math:`f_j = \exp(b (u + jh - m)^2)` and :math:`r_j = f_{j+1} / f_j`,
@@ -28,16 +28,22 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from lockquack.jets import Array
-from lockquack.kernels.compiled import LOWEST, exponential, jit
+from lockquack.kernels.compiled import INLINE, LOWEST, economised, exponential, jit
 
 Rows = NDArray[np.intp]
+#: The constant and the parameters; of a formula that has but two, the third is not read.
+Draws = tuple[Array, ...]
 
-#: Coefficients of log((1 + s) / (1 − s)) = 2 s (1 + s²/3 + s⁴/5 + …), the last first.
-_ODD = tuple(float(k) for k in range(21, 0, -2))
+#: Formulas of a :class:`~lockquack.families.base.Split`, by their place here.
+KINDS = ("square", "linear", "student", "skew")
+_SQUARE, _LINEAR, _STUDENT, _SKEW = range(4)
 _LOG_2 = float(np.log(2.0))
 _ROOT_2 = float(np.sqrt(2.0))
-#: Bits of a float: those of its fraction, and those that 1 has for an exponent.
-_FRACTION, _ONE = (1 << 52) - 1, 1023 << 52
+#: Coefficients of log((1 + s) / (1 − s)) = 2 s (1 + s²/3 + s⁴/5 + …) in powers of s², the last
+#: first, to the s at which a number is 2^(1/2).
+_ODD = economised(2.0 / np.arange(1.0, 36.0, 2.0), ((_ROOT_2 - 1.0) / (_ROOT_2 + 1.0)) ** 2, 8)
+#: Bits of 2^(−1/2).
+_HALF = int(np.float64(np.sqrt(0.5)).view(np.int64))
 #: Largest number whose exponential is taken, and between what a sum of such is one of digits.
 _HIGHEST, _LEAST, _MOST = 700.0, 1e-250, 1e250
 #: Outcomes for which a series goes on, and how many of them are summed at once.
@@ -73,7 +79,7 @@ def log_sums(
     Parameters
     ----------
     kind
-        Which f: a key of ``FORMULAS``.
+        Which f: one of ``KINDS``.
     outcomes
         What f wants to know of each outcome, (point, row).
     base
@@ -84,45 +90,123 @@ def log_sums(
         One number for each draw, (row, draw), or (1, draw) where all rows have the same.
     """
     sums = np.empty(base.shape)
-    room = np.empty((3, constant.shape[1]))
-    FORMULAS[kind](*outcomes, base, rows, constant, *parameters, room, sums)
+    draws = (constant, *parameters, constant)[:4]  # always as many: what is compiled is the same
+    _sums(KINDS.index(kind), (outcomes[0], outcomes[-1]), base, rows, draws, sums)
     return sums
 
 
+@jit
+def _sums(
+    kind: int,
+    outcomes: tuple[Array, Array],
+    base: Array,
+    rows: Rows,
+    draws: Draws,
+    sums: Array,
+) -> None:
+    """Fill the sums, column by column."""
+    u, v = outcomes
+    series, column = np.empty((3, draws[0].shape[1])), np.empty(len(u))
+    for i in range(len(rows)):
+        of_row = _rows(draws, rows[i])
+        if kind == _SQUARE:
+            at = u[:, i].copy()
+            if _are_spaced(at, base[:, i]) and _square_spaced(at, of_row, series, column):
+                sums[:, i] = base[:, i] + column
+                continue
+        guess = 0.0
+        for j in range(len(u)):
+            sums[j, i] = base[j, i]
+            if _is_possible(base[j, i]):
+                guess = _log_total(kind, u[j, i], v[j, i], max(guess, -_MOST), of_row, series[0])
+                sums[j, i] += guess
+
+
 @jit(in_any_order=True, no_nan=True)
-def _total(terms: Array, origin: float) -> float:
+def _log_total(kind: int, u: float, v: float, guess: float, draws: Draws, room: Array) -> float:
+    """Log of the sum at one outcome; where the guess was not good, relative to the largest term."""
+    for _ in range(2):
+        if kind == _SQUARE:
+            total = _total(_SQUARE, u, v, guess, draws, room)
+        elif kind == _LINEAR:
+            total = _total(_LINEAR, u, v, guess, draws, room)
+        elif kind == _STUDENT:
+            total = _total(_STUDENT, u, v, guess, draws, room)
+        else:
+            total = _total(_SKEW, u, v, guess, draws, room)
+        if _LEAST < total < _MOST:
+            break
+        guess = _largest(kind, u, v, draws)
+        if guess == -np.inf:
+            return guess
+    return guess + np.log(total)
+
+
+@jit(inline="always")
+def _total(kind: int, u: float, v: float, origin: float, draws: Draws, room: Array) -> float:
+    """Sum the terms relative to one of exp(origin); of each kind, a loop of its own."""
+    c, p, q, r = draws
     total = 0.0
-    for s in range(len(terms)):
-        total += exponential(min(max(terms[s] - origin, LOWEST), _HIGHEST))
+    if kind == _STUDENT:  # with exponentials in it too, the loop would want too many registers
+        for s in range(len(c)):
+            room[s] = _exponent(kind, u, v, c[s], p[s], q[s], r[s])
+    for s in range(len(c)):
+        known = kind == _STUDENT
+        exponent = room[s] if known else _exponent(kind, u, v, c[s], p[s], q[s], r[s])
+        term = _relative(exponent, origin)
+        if kind == _SKEW:
+            t = r[s] * (u - p[s])
+            beyond = _half_erfcx(min(abs(t) / _ROOT_2, 1e100))
+            beyond *= _relative(exponent - 0.5 * t * t, origin)
+            term = beyond if t < 0.0 else term - beyond
+        total += term
     return total
 
 
 @jit(no_nan=True)
-def _log_total(terms: Array, guess: float) -> float:
-    """Log of the sum of exponentials; where the guess of it is good, no largest is looked for."""
-    total = _total(terms, guess)
-    if _LEAST < total < _MOST:
-        return guess + np.log(total)
-    top = terms.max()
-    return top if top == -np.inf else top + np.log(_total(terms, top))
+def _largest(kind: int, u: float, v: float, draws: Draws) -> float:
+    """Largest exponent of the terms; for a negative t, that of φ(t) is one of them."""
+    c, p, q, r = draws
+    top = -np.inf
+    for s in range(len(c)):
+        exponent = _exponent(kind, u, v, c[s], p[s], q[s], r[s])
+        if kind == _SKEW:
+            exponent -= 0.5 * min(r[s] * (u - p[s]), 0.0) ** 2
+        top = max(top, exponent)
+    return top
 
 
-@jit
+@jit(**INLINE)
+def _exponent(kind: int, u: float, v: float, c: float, p: float, q: float, r: float) -> float:
+    """Log of one draw's term, but for Φ."""
+    if kind == _LINEAR:
+        return c + (p * u + q * v)
+    square = (u - p) * (u - p)
+    if kind == _STUDENT:
+        return c - r * _log1p(min(q * square, 1e300))
+    return c + q * square
+
+
+@jit(no_nan=True, **INLINE)
+def _relative(term: float, origin: float) -> float:
+    """Exponential of a term relative to another; far from it, it need only be as far."""
+    return exponential(min(max(term - origin, LOWEST), _HIGHEST))
+
+
+@jit(**INLINE)
 def _log(x: float) -> float:
     """Log of a positive number, without branches."""
     bits = np.float64(x).view(np.int64)
-    m = np.int64((bits & _FRACTION) | _ONE).view(np.float64)
-    high = m > _ROOT_2
-    power = np.float64((bits >> 52) - 1023 + (1 if high else 0))
-    m = 0.5 * m if high else m
+    power = (bits - _HALF) >> 52
+    m = np.int64(bits - (power << 52)).view(np.float64)  # from 2^(−1/2) to 2^(1/2)
     s = (m - 1.0) / (m + 1.0)
     square, series = s * s, 0.0
     for k in _ODD:
-        series = series * square + 1.0 / k
-    return power * _LOG_2 + 2.0 * s * series
+        series = series * square + k
+    return np.float64(power) * _LOG_2 + s * series
 
 
-@jit
+@jit(**INLINE)
 def _log1p(x: float) -> float:
     """Log of 1 + x for x ≥ 0, without branches."""
     u = 1.0 + x
@@ -133,6 +217,16 @@ def _log1p(x: float) -> float:
 @jit
 def _row(array: Array, row: int) -> Array:
     return array[row if len(array) > 1 else 0]
+
+
+@jit
+def _rows(draws: Draws, row: int) -> Draws:
+    return (
+        _row(draws[0], row),
+        _row(draws[1], row),
+        _row(draws[2], row),
+        _row(draws[3], row),
+    )
 
 
 @jit
@@ -184,8 +278,9 @@ def _go_on(series: Array, sums: Array) -> None:
 
 
 @jit
-def _square_spaced(u: Array, c: Array, m: Array, b: Array, series: Array, sums: Array) -> bool:
+def _square_spaced(u: Array, draws: Draws, series: Array, sums: Array) -> bool:
     """Sum exp(c + b (u − m)²) at equally spaced u; false if that cannot be done by a series."""
+    c, m, b, _ = draws
     step, top, totals = (u[-1] - u[0]) / (len(u) - 1), c.max(), np.empty(_AT_ONCE)
     for j in range(0, len(u), _AT_ONCE):
         if j % _RUN == 0 and not _begin(u[j], step, top, c, m, b, series):
@@ -196,92 +291,7 @@ def _square_spaced(u: Array, c: Array, m: Array, b: Array, series: Array, sums: 
     return True
 
 
-@jit(in_any_order=True)
-def _square(
-    u: Array,
-    base: Array,
-    rows: Rows,
-    constant: Array,
-    mean: Array,
-    bend: Array,
-    room: Array,
-    sums: Array,
-) -> None:
-    """Sum exp(constant + bend (u − mean)²)."""
-    terms, column = room[0], np.empty(len(u))
-    for i in range(len(rows)):
-        c, m, b = _row(constant, rows[i]), _row(mean, rows[i]), _row(bend, rows[i])
-        guess, at = 0.0, u[:, i].copy()
-        if _are_spaced(at, base[:, i]) and _square_spaced(at, c, m, b, room, column):
-            sums[:, i] = base[:, i] + column
-            continue
-        for j in range(len(u)):
-            sums[j, i] = base[j, i]
-            if _is_possible(base[j, i]):
-                for s in range(len(terms)):
-                    x = at[j] - m[s]
-                    terms[s] = c[s] + b[s] * (x * x)
-                guess = _log_total(terms, max(guess, -_MOST))
-                sums[j, i] += guess
-
-
-@jit(in_any_order=True)
-def _linear(
-    u: Array,
-    v: Array,
-    base: Array,
-    rows: Rows,
-    constant: Array,
-    first: Array,
-    second: Array,
-    room: Array,
-    sums: Array,
-) -> None:
-    """Sum exp(constant + first u + second v)."""
-    terms = room[0]
-    for i in range(len(rows)):
-        c, a, b = _row(constant, rows[i]), _row(first, rows[i]), _row(second, rows[i])
-        guess = 0.0
-        for j in range(len(u)):
-            sums[j, i] = base[j, i]
-            if _is_possible(base[j, i]):
-                x, y = u[j, i], v[j, i]
-                for s in range(len(terms)):
-                    terms[s] = c[s] + (a[s] * x + b[s] * y)
-                guess = _log_total(terms, max(guess, -_MOST))
-                sums[j, i] += guess
-
-
-@jit(in_any_order=True)
-def _student(
-    u: Array,
-    base: Array,
-    rows: Rows,
-    constant: Array,
-    mean: Array,
-    width: Array,
-    power: Array,
-    room: Array,
-    sums: Array,
-) -> None:
-    """Sum exp(constant − power log(1 + width (u − mean)²))."""
-    terms = room[0]
-    for i in range(len(rows)):
-        c, m = _row(constant, rows[i]), _row(mean, rows[i])
-        w, e = _row(width, rows[i]), _row(power, rows[i])
-        guess = 0.0
-        for j in range(len(u)):
-            sums[j, i] = base[j, i]
-            if _is_possible(base[j, i]):
-                at = u[j, i]
-                for s in range(len(terms)):
-                    x = at - m[s]
-                    terms[s] = c[s] - e[s] * _log1p(min(w[s] * (x * x), 1e300))
-                guess = _log_total(terms, max(guess, -_MOST))
-                sums[j, i] += guess
-
-
-@jit
+@jit(**INLINE)
 def _half_erfcx(z: float) -> float:
     """Half of exp(z²) erfc(z), from 0 to 1e100, without branches."""
     outer, inner = 1.0 + 2.0 * z, z + _CENTRE
@@ -292,45 +302,3 @@ def _half_erfcx(z: float) -> float:
     for k in _LAST:
         series = series * s + k
     return 0.5 * series * inner * both
-
-
-@jit
-def _log_phi(t: float, half: float) -> float:
-    """Log of the normal distribution function, from what :func:`_half_erfcx` is at |t| / √2."""
-    below, square = t < 0.0, 0.5 * t * t
-    share = half if below else 1.0 - exponential(max(-square, LOWEST)) * half
-    return _log(share) - (square if below else 0.0)
-
-
-@jit(in_any_order=True)
-def _skew(
-    u: Array,
-    base: Array,
-    rows: Rows,
-    constant: Array,
-    mean: Array,
-    bend: Array,
-    slope: Array,
-    room: Array,
-    sums: Array,
-) -> None:
-    """Sum exp(constant + bend (u − mean)²) Φ(slope (u − mean))."""
-    terms, halves = room[0], room[1]
-    for i in range(len(rows)):
-        c, m = _row(constant, rows[i]), _row(mean, rows[i])
-        b, a = _row(bend, rows[i]), _row(slope, rows[i])
-        guess = 0.0
-        for j in range(len(u)):
-            sums[j, i] = base[j, i]
-            if _is_possible(base[j, i]):
-                at = u[j, i]
-                for s in range(len(terms)):
-                    halves[s] = _half_erfcx(min(abs(a[s] * (at - m[s])) / _ROOT_2, 1e100))
-                for s in range(len(terms)):
-                    x = at - m[s]
-                    terms[s] = c[s] + b[s] * (x * x) + _log_phi(a[s] * x, halves[s])
-                guess = _log_total(terms, max(guess, -_MOST))
-                sums[j, i] += guess
-
-
-FORMULAS = {"square": _square, "linear": _linear, "student": _student, "skew": _skew}

@@ -83,7 +83,8 @@ class NodeGroup:
             return nodes
         if not nodes.can_be_halved():
             return None
-        halved = self.halved or nodes.halved(evaluate)
+        others = _pools_to_come(len(self.missing))
+        halved = self.halved or nodes.halved(evaluate, *pools, *others)
         self.between.halved = halved
         return halved if all(map(halved.is_smooth, pools)) else None
 
@@ -136,8 +137,7 @@ def lay_nodes(
     about = _about(every, support, loo)
     kept = NODES.get(every, about)
     if kept is None:
-        general = general_pools(len(models)) if len(models) <= _FEW_MODELS else []
-        wanted = [*general, *(pools or ())]
+        wanted = [*_pools_to_come(len(models)), *(pools or ())]
         kept = _lay_anew(models, support, loo, wanted, groups, progressbar)
     for pool in pools or ():
         kept = refine_nodes(kept, models, pool, loo=loo)
@@ -215,6 +215,11 @@ def _refine(
             part, lambda: predictive_densities(models, obs, loo=loo), support, pool
         )
     return part.refined(components(predictive_densities(models, obs, loo=loo)), pool)
+
+
+def _pools_to_come(K: int) -> list[Pooling]:
+    """Pools to think of besides those that are asked for: the general ones of a few models."""
+    return general_pools(K) if K <= _FEW_MODELS else []
 
 
 def general_pools(K: int) -> list[Pooling]:

@@ -17,7 +17,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import comb
 
@@ -52,14 +52,17 @@ _BARYCENTRIC = np.array([(-1.0) ** k * comb(_NEAREST - 1, k) for k in range(_NEA
 #: Weights of as many nodes in the polynomial half-way between two of them, (place, node).
 _MIDWAY = _BARYCENTRIC / (np.arange(0.5, _NEAREST - 1)[:, None] - np.arange(_NEAREST))
 _MIDWAY /= _MIDWAY.sum(axis=1, keepdims=True)
+#: How much an error at a node is in the polynomial that many nodes further, next to it being 1.
+_SPREAD = np.abs(_MIDWAY[_NEAREST // 2 - 1, _NEAREST // 2 :] / _MIDWAY[_NEAREST // 2 - 1].max())
 #: How far a log density may leave the range between two nodes.
 _SWING = 0.5
-#: Error of log densities between nodes, times their share, that is accepted.
-_SMOOTH = 2e-9
+#: Error of log densities between nodes, times their share, that is accepted, and the same where
+#: they become nodes.
+_SMOOTH, _AS_GOOD = 2e-9, 1e-10
 #: Most nodes that are halved for it: panels would be as many.
 _FEW = 128
-#: Nodes from one break point to the next where nodes become panels.
-_STRIDE = 4
+#: Distance of break points where nodes become panels, in spreads, and in nodes at least.
+_STRIDE, _LEAST_STRIDE = 1.8, 4
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Spaced:
     start: Array  # (row,): first node, in x
     step: Array  # (row,)
     log_components: Array  # (K, node, row)
+    #: Error of those that are interpolated, the largest of all components, (node, row).
+    doubt: Array = field(default_factory=lambda: np.zeros((1, 1)))
 
     @classmethod
     def lay(
@@ -123,6 +128,7 @@ class Spaced:
         """Integrate pools of the components over each row."""
         share, total = self._shares(pools)
         error = np.maximum(_fall(share), self._seen_between(pools, total))
+        error += (share * self.doubt).sum(axis=1)
         return Integral(total, error + 10.0 * (share[:, 0] + share[:, -1]))
 
     def refined(
@@ -131,9 +137,7 @@ class Spaced:
         """Halve the spacing until the integrals of all pools have this relative error.
 
         Where that does not come about, lay panels. Halving squares the error of a smooth density,
-        so where that would not be enough, it is not tried. A pool can bend where its components
-        do not, such as the larger of two densities; these are then known between the nodes, and
-        need not be evaluated there.
+        so where that would not be enough, it is not tried.
         """
         nodes = self
         for left in range(_MAX_HALVINGS, -1, -1):
@@ -142,8 +146,7 @@ class Spaced:
                 return nodes
             if not error <= tolerance ** (0.5**left):  # NaN too
                 break
-            known = all(map(nodes.is_smooth, pools))
-            nodes = nodes.halved(nodes.interpolate if known else components)
+            nodes = nodes.halved(components, *pools)
         return Grid.lay(components, self.line).refined(components, *pools, tolerance=tolerance)
 
     def nodes(self) -> Nodes:
@@ -172,16 +175,13 @@ class Spaced:
 
         Every second node is predicted from the others.
         """
-        every = replace(self, step=2 * self.step, log_components=self.log_components[:, ::2])
-        if every.n_nodes < _NEAREST:
+        if not self._has_many:
             return False
-        rows = np.arange(self.n_rows)
-        odd = slice(1, 2 * every.n_nodes - 2, 2)
-        between = np.arange(0.5, every.n_nodes - 1)[:, None] * np.ones(self.n_rows)
         share, _ = self._shares([pool])
         with np.errstate(invalid="ignore"):  # of two densities of zero nothing is known
-            wrong = np.abs(every._at(between, rows) - self.log_components[:, odd]).max(axis=0)
-            return bool((_GAIN * wrong * share[0, odd] < _SMOOTH).all())
+            wrong = _GAIN * self._wrong * share[0, 1 : 2 * len(self._wrong) : 2]
+            doubt = self.doubt * _around(share[0], _SPREAD)
+            return bool((wrong < _SMOOTH).all() and (doubt < _SMOOTH).all())
 
     def interpolate(self, y: Array, rows: Rows) -> Array:
         """Log densities of the components between nodes, (point, row) → (K, point, row)."""
@@ -194,6 +194,18 @@ class Spaced:
         y, _ = self._places()
         return y[0], y[-1]
 
+    @property
+    def _has_many(self) -> bool:
+        """Whether polynomials through every second node have as many as they want."""
+        return (self.n_nodes + 1) // 2 >= _NEAREST
+
+    @cached_property
+    def _wrong(self) -> Array:
+        """How far every second node is from what the others predict, (node, row)."""
+        known = _midway(self.log_components[:, ::2])
+        with np.errstate(invalid="ignore"):
+            return np.abs(known - self.log_components[:, 1 : 2 * known.shape[1] : 2]).max(axis=0)
+
     @cached_property
     def panels(self) -> Grid:
         """Panels between the outermost nodes, with interpolated components."""
@@ -202,7 +214,8 @@ class Spaced:
     def panel_line(self) -> Line:
         """Return break points between which panels resolve what these nodes do."""
         count = self.n_nodes
-        at = np.unique(np.append(np.arange(0, count - 1, _STRIDE), count - 1))
+        stride = max(_LEAST_STRIDE, round(_STRIDE / self.step.max()))
+        at = np.unique(np.append(np.arange(0, count - 1, stride), count - 1))
         x = self.start[:, None] + self.step[:, None] * at
         breaks = self.middle[:, None] + self.spread[:, None] * _bend(x, self.heavy)[0]
         return Line(breaks, self.line.support)
@@ -224,13 +237,47 @@ class Spaced:
         """Whether these nodes are others at half their distance."""
         return self.n_nodes == 2 * nodes.n_nodes - 1
 
-    def halved(self, components: Components) -> Spaced:
-        """Return nodes at half the distance."""
-        count = self.n_nodes
-        between = replace(self, start=self.start + self.step / 2)._evaluated(components, count - 1)
-        logs = np.empty((len(self.log_components), 2 * count - 1, self.n_rows))
+    def halved(self, components: Components, *pools: Integrand) -> Spaced:
+        """Return nodes at half the distance.
+
+        Where polynomials know the components as well, they are not evaluated: that is so far out,
+        or where a pool bends and they do not.
+        """
+        between = replace(self, start=self.start + self.step / 2)
+        if not self._has_many:
+            between = between._evaluated(components, self.n_nodes - 1)
+            return self._with(between, np.zeros((1, 1)))
+        between = replace(between, log_components=_midway(self.log_components))
+        doubt = self._doubt_between()
+        share = self._shares([*pools, *map(_component, range(len(self.log_components)))])[0]
+        share = _around(np.maximum(share[:, :-1], share[:, 1:]).max(axis=0), _SPREAD[::2])
+        with np.errstate(invalid="ignore"):
+            rough = np.flatnonzero(~(doubt * share < _AS_GOOD).all(axis=1))
+        if rough.size:
+            some = slice(rough[0], rough[-1] + 1)  # equally spaced still
+            y = between._places()[0][some]
+            between.log_components[:, some] = components(y, np.arange(self.n_rows))
+            doubt[some] = 0.0
+        return self._with(between, doubt)
+
+    def _with(self, between: Spaced, doubt: Array) -> Spaced:
+        """Join nodes half-way between these, and the doubt about them."""
+        shape = 2 * self.n_nodes - 1, self.n_rows
+        logs, doubts = np.empty((len(self.log_components), *shape)), np.empty(shape)
         logs[:, ::2], logs[:, 1::2] = self.log_components, between.log_components
-        return replace(self, step=self.step / 2, log_components=logs)
+        doubts[::2], doubts[1::2] = self.doubt, doubt
+        return replace(self, step=self.step / 2, log_components=logs, doubt=doubts)
+
+    def _doubt_between(self) -> Array:
+        """Error of log densities that are interpolated half-way, (node − 1, row).
+
+        As much less than that of every second node as halving gains, at the worst of those near.
+        """
+        wrong = np.pad(self._wrong, ((1, 2), (0, 0)), mode="edge")
+        wrong = np.maximum(np.maximum(wrong[:-2], wrong[1:-1]), wrong[2:])
+        known = np.broadcast_to(self.doubt, (self.n_nodes, self.n_rows))
+        nearest = np.arange(self.n_nodes - 1) // 2  # of the odd nodes, which end or begin places
+        return _GAIN * wrong[nearest] + np.maximum(known[:-1], known[1:])
 
     def _extended(self, components: Components, pools: Sequence[Integrand]) -> Spaced | None:
         """Add nodes at either end until what lies beyond is negligible; None if it never is."""
@@ -322,6 +369,19 @@ def _bend(x: Array, heavy: bool) -> tuple[Array, Array]:
 def _straighten(bent: Array, heavy: bool) -> Array:
     """Return x, inverse to :func:`_bend`."""
     return _BEND * np.arcsinh(bent / _BEND) if heavy else bent
+
+
+def _component(k: int) -> Integrand:
+    return lambda logs, rows: logs[k]
+
+
+def _around(share: Array, weights: Array) -> Array:
+    """Largest share of the nodes near each, (node, row), weighted by how far they are."""
+    near = share.copy()
+    for far, weight in enumerate(weights[1:], 1):
+        near[far:] = np.maximum(near[far:], weight * share[:-far])
+        near[:-far] = np.maximum(near[:-far], weight * share[far:])
+    return near
 
 
 def _midway(logs: Array) -> Array:

@@ -12,6 +12,8 @@ from lockquack.sources.probing import evaluate_some, spread
 
 #: Draws of a chain that are enough to see where a prediction is, and to see its extremes.
 _FEW_DRAWS, _MANY_DRAWS = 32, 256
+#: Draws of which places and widths of predictions are taken where each tells its own.
+DRAWS_OF_BULKS = 400
 #: Modes that are followed, each with its own break points.
 _MODES = 3
 #: Rounds, each of which makes a grid eight times finer.
@@ -32,8 +34,21 @@ def search_bulks(source: Source, obs: slice, multiples: Array, *, detailed: bool
     if detailed:
         for chain in range(source.n_chains):
             bulks += find_bulks(source, obs, [chain]) + extreme_draws(source, obs, chain)
+    return places_of(bulks, multiples, source.likelihood.support)
+
+
+def places_of(
+    bulks: Sequence[Bulk], multiples: Array, support: tuple[float, float] | None
+) -> Array:
+    """Outcomes at multiples of the widths around bulks, (bulk, multiple, obs)."""
     points = np.stack([place + multiples[:, None] * width for place, width in bulks])
-    return np.clip(points, *(source.likelihood.support or (-np.inf, np.inf)))
+    return np.clip(points, *(support or (-np.inf, np.inf)))
+
+
+def bulk_of_draws(location: Array, spread: Array) -> Bulk:
+    """Middle and width of a mixture of draws, (draw, obs)."""
+    width = np.sqrt(np.square(spread).mean(axis=0) + location.var(axis=0))
+    return location.mean(axis=0), width
 
 
 def find_bulks(source: Source, obs: slice, chains: Sequence[int]) -> list[Bulk]:

@@ -35,8 +35,8 @@ from lockquack.families.base import Split
 from lockquack.families.refused import find_refused, letters_of
 from lockquack.jets import Array, Jet
 from lockquack.models.source import Abilities, Source, Subset
-from lockquack.sources.bulks import search_bulks
-from lockquack.sources.known_families import split_by_family
+from lockquack.sources.bulks import places_of, search_bulks
+from lockquack.sources.known_families import bulk_by_family, split_by_family
 from lockquack.sources.possible import require_possible
 from lockquack.sources.probing import AT_ONCE
 from lockquack.sources.supports import find_edges, find_ends
@@ -109,8 +109,12 @@ class DensitySource(Source):
 
     @override
     def bulks(self, obs: slice, multiples: Array, *, detailed: bool) -> Array:
-        """Find the modes on ever finer grids."""
-        return search_bulks(self, obs, multiples, detailed=detailed)
+        """Find the modes on ever finer grids, unless the family of each draw tells its own."""
+        name = _spelt(self.likelihood.description)
+        bulk = None if detailed else bulk_by_family(self, name, obs)
+        if bulk is None:
+            return search_bulks(self, obs, multiples, detailed=detailed)
+        return places_of([bulk], multiples, self.likelihood.support)
 
     def _tile(self, chain: int, draws: slice, obs: slice, *, derivatives: bool) -> Jet:
         """Evaluate at the observed outcomes; a pass asks for one tile twice in a row."""

@@ -27,12 +27,10 @@ from lockquack.models.observations import (
 )
 from lockquack.models.source import Abilities, Source, Subset
 from lockquack.models.transformed import discrete_outcome, on_natural_scale, on_scale_of_model
+from lockquack.sources.bulks import DRAWS_OF_BULKS, bulk_of_draws, places_of
 from lockquack.sources.new_data import move_parameters, names_of_data, rows_of_parameter
 from lockquack.sources.parameter_reading import as_parameter, require_domain, user_name
 from lockquack.sources.parameters import ArrayParameter, LazyRange, Parameter
-
-#: Draws of which places and widths of predictions are taken, at the first look.
-_DRAWS_OF_BULKS = 400
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,22 +158,21 @@ class FamilySource(Source):
         modes = []
         for location, spread in self._draws_of_bulks(obs, detailed=detailed):
             flat = (-1, location.shape[2])
-            modes.append(_summary(location.reshape(flat), spread.reshape(flat)))
+            modes.append(bulk_of_draws(location.reshape(flat), spread.reshape(flat)))
             if detailed:
                 for place, width in zip(location, spread, strict=True):
-                    modes.append(_summary(place, width))
+                    modes.append(bulk_of_draws(place, width))
                     for draw in (width.argmin(0), place.argmin(0), place.argmax(0)):
                         each = draw, np.arange(place.shape[1])
                         modes.append((place[each], width[each]))
-        points = np.stack([place + multiples[:, None] * width for place, width in modes])
-        return np.clip(points, *self.family.support)
+        return places_of(modes, multiples, self.family.support)
 
     def _draws_of_bulks(self, obs: slice, *, detailed: bool) -> list[tuple[Array, Array]]:
         """Locations and spreads of draws, (chain, draw, obs), for each part of the density.
 
         In detail, of all draws; else of as many as tell places and widths well enough.
         """
-        step = 1 if detailed else max(1, self.n_samples // _DRAWS_OF_BULKS)
+        step = 1 if detailed else max(1, self.n_samples // DRAWS_OF_BULKS)
         draws = slice(0, self.n_draws, step)
         n = (self._count(draws), self.observations.values[obs].shape[0])
         chains = [
@@ -205,12 +202,6 @@ class FamilySource(Source):
 
     def _count(self, draws: slice) -> int:
         return len(range(*draws.indices(self.n_draws)))
-
-
-def _summary(location: Array, spread: Array) -> tuple[Array, Array]:
-    """Middle and width of a mixture of draws, (draw, obs)."""
-    width = np.sqrt(np.square(spread).mean(axis=0) + location.var(axis=0))
-    return location.mean(axis=0), width
 
 
 @own_arithmetic
