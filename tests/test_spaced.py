@@ -78,7 +78,7 @@ def test_what_is_not_smooth_goes_to_panels(logpdf):
     assert found is None
     # Nodes that were enough for another pool are given up for this one.
     enough, _ = lay_one(stats.norm.logpdf)
-    known = replace(enough, log_components=components(enough._places()[0], None))
+    known = replace(enough, log_components=components(enough._places[0], None))
     assert isinstance(known.refined(components, first), Grid)
 
 

@@ -37,6 +37,11 @@ class Jet:
     curv: Array  # (..., d): the second derivatives ∂²/∂y_j², their sum is the Laplacian
 
     @property
+    def is_bare(self) -> bool:
+        """Whether there are no derivatives, as of :func:`bare`."""
+        return self.grad.shape[-1] == 0
+
+    @property
     def parts(self) -> tuple[Array, Array, Array]:
         """All three arrays."""
         return self.logp, self.grad, self.curv
@@ -160,7 +165,11 @@ def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
     >>> pooled.grad.item(), pooled.curv.item()
     (0.0, 0.0)
     """
+    if jet.is_bare and power != 0:  # nobody asks for the shares
+        return bare(np.real(log_sum_exp(log_coef + power * jet.logp, axis)) / power)
     share, logp = pool_densities(jet.logp, log_coef, power, axis)
+    if jet.is_bare:
+        return bare(logp)
     grad, curv = pool_derivatives(share, jet.grad, jet.curv, power, axis)
     return Jet(logp, grad, curv)
 
@@ -181,8 +190,11 @@ def column(values: Numeric, ndim: int) -> Numeric:
 def log_linear_pool(jet: Jet, weights: Array) -> Jet:
     """Pool jets along the first axis into that of Π π_k^{w_k}, for weights of any sign."""
     weight = column(weights, jet.logp.ndim)
+    logp = _weighted_sum(weight, jet.logp, 0)
+    if jet.is_bare:
+        return bare(logp)
     return Jet(
-        _weighted_sum(weight, jet.logp, 0),
+        logp,
         _weighted_sum(weight[..., None], jet.grad, 0),
         _weighted_sum(weight[..., None], jet.curv, 0),
     )
@@ -314,6 +326,8 @@ def _spread(jet: Jet, cell: Numeric) -> tuple[Numeric, ...]:
 
     Returns g − m, its square, h − Σ c h, the variance V of the gradients, m and Σ c h.
     """
+    if jet.is_bare:
+        return jet.grad, jet.grad, jet.grad, *(jet.grad[0],) * 3
     grad, curv = _weighted_sum(cell, jet.grad, 0), _weighted_sum(cell, jet.curv, 0)
     offset = jet.grad - grad
     square = offset * offset

@@ -11,7 +11,6 @@ import numpy as np
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.operators.pool import OneModel, Pooling
-from lockquack.prediction.members import components, predictive_densities
 from lockquack.prediction.nodes import NodeGroup, are_laid, lay_nodes
 from lockquack.prediction.pooled import GroupDistribution
 from lockquack.quadrature.grid import Rows
@@ -100,13 +99,12 @@ def _log_components(each: Sequence[GroupDistribution], y: Array, rows: Rows) -> 
     Interpolated between the nodes that all the pools share, where that is as good.
     """
     first = each[0]
-    evaluate = components(predictive_densities(first.models, first.group.obs, loo=first.loo))
-    nodes = first.group.smooth(evaluate, *(of.pool for of in each))
+    nodes = first.group.smooth(first.evaluate, *(of.pool for of in each))
     if nodes is not None:
         low, high = (end[rows] for end in nodes.ends())
         if ((low <= y) & (y <= high)).all():
             return nodes.interpolate(y, rows)
-    return evaluate(y, rows)
+    return first.evaluate(y, rows)
 
 
 def _log_density(of: GroupDistribution, logp: Array, y: Array, rows: Rows) -> Array:

@@ -148,7 +148,7 @@ class Spaced:
 
     def nodes(self) -> Nodes:
         """Return the nodes with their log quadrature weights."""
-        return Nodes(self.log_components, self._places()[1])
+        return Nodes(self.log_components, self._log_places)
 
     def can_be_halved(self) -> bool:
         """Whether halving the spacing takes no more nodes than panels would."""
@@ -156,7 +156,7 @@ class Spaced:
 
     def moments(self, pool: Integrand) -> tuple[Array, Array, Array]:
         """Mean and variance of a pool, and the relative error of the latter at most, (row,)."""
-        y, _ = self._places()
+        y = self._outcomes
         share = self._shares([pool])[0][0]
         middle = y[len(y) // 2]
         mean = (share * (y - middle)).sum(axis=0)
@@ -172,16 +172,12 @@ class Spaced:
 
         Every second node is predicted from the others.
         """
-        every = replace(self, step=2 * self.step, log_components=self.log_components[:, ::2])
-        if every.n_nodes < _NEAREST:
+        wrong = self._missed
+        if not wrong.size:
             return False
-        rows = np.arange(self.n_rows)
-        odd = slice(1, 2 * every.n_nodes - 2, 2)
-        between = np.arange(0.5, every.n_nodes - 1)[:, None] * np.ones(self.n_rows)
         share, _ = self._shares([pool])
-        with np.errstate(invalid="ignore"):  # of two densities of zero nothing is known
-            wrong = np.abs(every._at(between, rows) - self.log_components[:, odd]).max(axis=0)
-            return bool((_GAIN * wrong * share[0, odd] < _SMOOTH).all())
+        with np.errstate(invalid="ignore"):
+            return bool((_GAIN * wrong * share[0, 1 : 2 * len(wrong) : 2] < _SMOOTH).all())
 
     def interpolate(self, y: Array, rows: Rows) -> Array:
         """Log densities of the components between nodes, (point, row) → (K, point, row)."""
@@ -191,8 +187,7 @@ class Spaced:
 
     def ends(self) -> tuple[Array, Array]:
         """Return the outermost outcomes, (row,)."""
-        y, _ = self._places()
-        return y[0], y[-1]
+        return self._outcomes[0], self._outcomes[-1]
 
     @cached_property
     def panels(self) -> Grid:
@@ -207,18 +202,27 @@ class Spaced:
         breaks = self.middle[:, None] + self.spread[:, None] * _bend(x, self.heavy)[0]
         return Line(breaks, self.line.support)
 
+    @property
+    def _outcomes(self) -> Array:
+        """Outcomes at the nodes, (node, row)."""
+        return self._places[0]
+
+    @property
+    def _log_places(self) -> Array:
+        """Logs of what the nodes stand for, (node, row)."""
+        return self._places[1]
+
+    @cached_property
     def _places(self) -> tuple[Array, Array]:
-        """Outcomes at the nodes and logs of what they stand for, (node, row)."""
-        count = self.n_nodes
-        x = self.start + self.step * np.arange(count)[:, None]
+        x = self.start + self.step * np.arange(self.n_nodes)[:, None]
         bent, log_slope = _bend(x, self.heavy)
         y, log_stretch = self.line.outcomes(self.middle + self.spread * bent)
         return y, log_stretch + log_slope + np.log(self.spread * self.step)
 
     def _evaluated(self, components: Components, count: int) -> Spaced:
         empty = replace(self, log_components=np.empty((0, count, self.n_rows)))
-        y, _ = empty._places()
-        return replace(self, log_components=components(y, np.arange(self.n_rows)))
+        logs = components(empty._outcomes, np.arange(self.n_rows))
+        return replace(self, log_components=logs)
 
     def is_half_of(self, nodes: Spaced) -> bool:
         """Whether these nodes are others at half their distance."""
@@ -259,7 +263,7 @@ class Spaced:
         rows = np.arange(self.n_rows)
         with np.errstate(invalid="ignore"):
             logs = np.stack([pool(self.log_components, rows) for pool in pools])
-            logs = logs + self._places()[1]
+            logs = logs + self._log_places
             total = log_sum_exp(logs, axis=1)
             return np.exp(logs - total[:, None]), total
 
@@ -273,17 +277,36 @@ class Spaced:
         if self.n_nodes < _NEAREST:
             return np.zeros(total.shape)
         rows = np.arange(self.n_rows)
+        between, interpolated = self._between
+        with np.errstate(invalid="ignore", over="ignore"):
+            logs = np.stack([pool(between.log_components, rows) for pool in pools])
+            pooled = np.exp(logs + between._log_places - total[:, None]).sum(axis=1)
+            return np.nan_to_num(np.maximum(np.abs(pooled - 1) - interpolated, 0)) / 2
+
+    @cached_property
+    def _between(self) -> tuple[Spaced, Array]:
+        """Interpolated nodes between these, and the error of integrals by them, (row,)."""
         between = replace(
             self, start=self.start + self.step / 2, log_components=_midway(self.log_components)
         )
-        log_places = between._places()[1]
         with np.errstate(invalid="ignore", over="ignore"):
-            logs = np.stack([pool(between.log_components, rows) for pool in pools])
-            pooled = np.exp(logs + log_places - total[:, None]).sum(axis=1)
-            here = np.exp(self.log_components + self._places()[1]).sum(axis=1)
-            known = np.exp(between.log_components + log_places).sum(axis=1) / here
-            interpolated = np.nan_to_num(np.abs(known - 1)).max(axis=0)
-            return np.nan_to_num(np.maximum(np.abs(pooled - 1) - interpolated, 0)) / 2
+            here, known = (
+                np.exp(nodes.log_components + nodes._log_places).sum(axis=1)
+                for nodes in (self, between)
+            )
+            return between, np.nan_to_num(np.abs(known / here - 1)).max(axis=0)
+
+    @cached_property
+    def _missed(self) -> Array:
+        """Errors of log densities at every second node, predicted from the others, (node, row)."""
+        every = replace(self, step=2 * self.step, log_components=self.log_components[:, ::2])
+        if every.n_nodes < _NEAREST:
+            return np.empty((0, self.n_rows))
+        between = np.arange(0.5, every.n_nodes - 1)[:, None] * np.ones(self.n_rows)
+        odd = slice(1, 2 * every.n_nodes - 2, 2)
+        with np.errstate(invalid="ignore"):  # of two densities of zero nothing is known
+            wrong = every._at(between, np.arange(self.n_rows)) - self.log_components[:, odd]
+            return np.asarray(np.abs(wrong).max(axis=0))
 
     def _at(self, place: Array, rows: Rows) -> Array:
         """Components at places counted in nodes, (point, row) → (K, point, row)."""
