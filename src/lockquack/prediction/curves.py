@@ -11,6 +11,7 @@ import numpy as np
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.operators.pool import OneModel, Pooling
+from lockquack.parallel.threads import small_products
 from lockquack.prediction.nodes import NodeGroup, are_laid, lay_nodes
 from lockquack.prediction.pooled import GroupDistribution
 from lockquack.quadrature.grid import Rows
@@ -44,14 +45,15 @@ def curves_of(
     wanted = {**{name: OneModel(k) for k, name in enumerate(models)}, **pools}
     drawn = wanted if models_too else pools
     found: dict[int, Curve] = {}
-    for group in _groups(models, list(wanted.values()), sorted(set(positions)), loo=loo):
-        chosen = [i for i in set(positions) if group.obs.start <= i < group.obs.stop]
-        if chosen:
-            of = partial(GroupDistribution, tuple(models.values()), loo=loo, group=group)
-            each = {name: of(pool.at(group.obs)) for name, pool in drawn.items()}
-            rows = np.array(chosen) - group.obs.start
-            known = None if observed is None else observed[chosen]
-            found |= zip(chosen, _curves(each, rows, known), strict=True)
+    with small_products():
+        for group in _groups(models, list(wanted.values()), sorted(set(positions)), loo=loo):
+            chosen = [i for i in set(positions) if group.obs.start <= i < group.obs.stop]
+            if chosen:
+                of = partial(GroupDistribution, tuple(models.values()), loo=loo, group=group)
+                each = {name: of(pool.at(group.obs)) for name, pool in drawn.items()}
+                rows = np.array(chosen) - group.obs.start
+                known = None if observed is None else observed[chosen]
+                found |= zip(chosen, _curves(each, rows, known), strict=True)
     return [found[position] for position in positions]
 
 
