@@ -14,7 +14,7 @@ from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.source import Source
 from lockquack.operators.pool import Pool, Pooling
-from lockquack.prediction.members import components, log_components, predictive_densities
+from lockquack.prediction.members import LaterComponents, log_components
 from lockquack.prediction.nodes import NodeGroup
 from lockquack.quadrature.beta import BetaTransform
 from lockquack.quadrature.continuous import ContinuousRows, resolved
@@ -216,12 +216,9 @@ class GroupDistribution(HasIntervals):
         return recalibrated_rows(rows, by)
 
     @cached_property
-    def _components(self) -> Components:
-        return components(predictive_densities(self.models, self.group.obs, loo=self.loo))
-
-    def evaluate(self, y: Array, rows: Rows) -> Array:
-        """Log densities of the models at other outcomes; draws are weighted when first asked."""
-        return self._components(y, rows)
+    def evaluate(self) -> Components:
+        """Evaluate the models at other outcomes; draws are weighted when first asked."""
+        return LaterComponents(self.models, self.group.obs, self.loo)
 
     @cached_property
     def _rows(self) -> ContinuousRows | DiscreteRows:
