@@ -80,6 +80,8 @@ def bare(logp: Array) -> Jet:
 
 def stack_jets(jets: Sequence[Jet]) -> Jet:
     """Stack jets of equal shape along a new first axis."""
+    if all(jet.is_bare for jet in jets):
+        return bare(np.stack([jet.logp for jet in jets]))
     return Jet(*map(np.stack, zip(*(jet.parts for jet in jets), strict=True)))
 
 
@@ -87,6 +89,8 @@ def join_jets(jets: Sequence[Jet], axis: int = 0) -> Jet:
     """Join jets along an axis that all their parts have."""
     if len(jets) == 1:
         return jets[0]
+    if all(jet.is_bare for jet in jets):
+        return bare(np.concatenate([jet.logp for jet in jets], axis=axis))
     parts = zip(*(jet.parts for jet in jets), strict=True)
     return Jet(*(np.concatenate(each, axis=axis) for each in parts))
 
@@ -98,7 +102,7 @@ def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
     the logarithm, and the shares are zero.
     """
     share, total, log_total = exponentials(terms, axis)
-    share /= np.where(total == 0, 1.0, total)
+    share /= total if total.all() else np.where(total == 0, 1.0, total)
     return share, log_total
 
 
@@ -109,17 +113,17 @@ def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
 
 def exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
     """Return exponentials up to a common factor, their sum, and the log of the true sum."""
-    peak = np.max(np.real(terms), axis=axis, keepdims=True)
+    peak = terms.real.max(axis=axis, keepdims=True)
     if not np.isfinite(peak).all():
         peak = np.where(np.isfinite(peak), peak, 0.0)
-    with np.errstate(over="ignore"):  # to −inf, whose exponential is as right
+    # What overflows does so to −inf, whose exponential is as right.
+    with np.errstate(over="ignore", divide="ignore"):
         scaled = terms - peak
-    if scaled.dtype == np.float64 and scaled.size and scaled.min() < _LOWEST:
-        np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
-    np.exp(scaled, out=scaled)
-    total = scaled.sum(axis=axis, keepdims=True)
-    with np.errstate(divide="ignore"):
-        return scaled, total, np.squeeze(np.log(total) + peak, axis=axis)
+        if scaled.dtype == np.float64 and scaled.size and scaled.min() < _LOWEST:
+            np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
+        np.exp(scaled, out=scaled)
+        total = scaled.sum(axis=axis, keepdims=True)
+        return scaled, total, (np.log(total) + peak).squeeze(axis)
 
 
 def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
