@@ -109,9 +109,11 @@ class ContinuousRows:
         """Take a pool of what is known on panels that are fine enough."""
         panels, integral = found.grid.panels, found.integral
         log_norm = integral.log_value[0]
-        places = panels.row, panels.start, panels.stop
-        *fitted, _ = fit_panels(*places, found.logs, log_norm.size)
-        return cls(found.grid.line, *fitted, log_norm, integral.relative_error[0])
+        row, start, stop, coefficients, heights, _ = fit_panels(
+            panels.row, panels.start, panels.stop, found.logs, log_norm.size
+        )
+        error = integral.relative_error[0]
+        return cls(found.grid.line, row, start, stop, coefficients, heights, log_norm, error)
 
     @property
     def n_rows(self) -> int:
@@ -296,7 +298,7 @@ class ContinuousRows:
     def tails_within(self, u: Array, panel: Rows) -> tuple[Array, Array]:
         """Probability below and above places u of some panels, (..., panel)."""
         inside = legendre.legval(u, self._integral[:, panel], tensor=False)
-        return self._tails_beside(inside, panel)
+        return self._tails_beside(np.asarray(inside), panel)
 
     @property
     def tails_at_nodes(self) -> tuple[Array, Array]:
@@ -420,7 +422,8 @@ def fit_panels(
     row, heights = row[order], heights[:, order]
     coefficients = LEGENDRE @ heights
     # What the finer panels add up to differs from one by rounding, which upper tails notice.
-    total = np.bincount(row, weights=2.0 * coefficients[0], minlength=n_rows)
+    mass = 2.0 * coefficients[0]
+    total = np.asarray(np.bincount(row, weights=mass, minlength=n_rows), dtype=np.float64)
     coefficients, heights = coefficients / total[row], heights / total[row]
     return row, start[order], stop[order], coefficients, heights, total
 

@@ -157,7 +157,7 @@ class Spaced:
     def moments(self, pool: Integrand) -> tuple[Array, Array, Array]:
         """Mean and variance of a pool, and the relative error of the latter at most, (row,)."""
         y = self._outcomes
-        share = self._shares([pool])[0][0]
+        share, _ = self._share(pool)
         middle = y[len(y) // 2]
         mean = (share * (y - middle)).sum(axis=0)
         squares = share * np.square(y - middle - mean)
@@ -175,9 +175,9 @@ class Spaced:
         wrong = self._missed
         if not wrong.size:
             return False
-        share, _ = self._shares([pool])
+        share, _ = self._share(pool)
         with np.errstate(invalid="ignore"):
-            return bool((_GAIN * wrong * share[0, 1 : 2 * len(wrong) : 2] < _SMOOTH).all())
+            return bool((_GAIN * wrong * share[1 : 2 * len(wrong) : 2] < _SMOOTH).all())
 
     def interpolate(self, y: Array, rows: Rows) -> Array:
         """Log densities of the components between nodes, (point, row) → (K, point, row)."""
@@ -260,12 +260,23 @@ class Spaced:
 
     def _shares(self, pools: Sequence[Integrand]) -> tuple[Array, Array]:
         """Shares of the nodes in the integrals, (pool, node, row), and the logs of these."""
-        rows = np.arange(self.n_rows)
-        with np.errstate(invalid="ignore"):
-            logs = np.stack([pool(self.log_components, rows) for pool in pools])
-            logs = logs + self._log_places
-            total = log_sum_exp(logs, axis=1)
-            return np.exp(logs - total[:, None]), total
+        share, total = zip(*map(self._share, pools), strict=True)
+        return np.stack(share), np.stack(total)
+
+    def _share(self, pool: Integrand) -> tuple[Array, Array]:
+        """Find them for one pool, (node, row) and (row,); kept for the next question about it."""
+        found = next((kept for kept in self._kept if kept[0] is pool), None)
+        if found is None:
+            with np.errstate(invalid="ignore"):
+                logs = pool(self.log_components, np.arange(self.n_rows)) + self._log_places
+                total = log_sum_exp(logs)
+                found = pool, np.exp(logs - total), total
+            self._kept[:] = [found]
+        return found[1:]
+
+    @cached_property
+    def _kept(self) -> list[tuple[Integrand, Array, Array]]:
+        return []
 
     def _seen_between(self, pools: Sequence[Integrand], total: Array) -> Array:
         """Relative error of the integrals that is seen at interpolated nodes, (pool, row).
@@ -320,9 +331,8 @@ class Spaced:
         weights /= weights.sum(axis=0)
         result = np.zeros((len(self.log_components), *place.shape))
         left = np.clip(np.nan_to_num(np.floor(place)), 0, count - 2).astype(np.intp)
-        low, high = np.sort(
-            [self.log_components[:, left, rows], self.log_components[:, left + 1, rows]], axis=0
-        )
+        ends = self.log_components[:, left, rows], self.log_components[:, left + 1, rows]
+        low, high = np.fmin(*ends), np.maximum(*ends)
         with np.errstate(invalid="ignore"):
             for k in range(_NEAREST):
                 result += weights[k] * self.log_components[:, near + k, rows]

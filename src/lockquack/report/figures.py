@@ -53,7 +53,7 @@ def draw_inline(
             for spine in axis.spines.values():  # on the edges of the axes, which are in it
                 spine.set_in_layout(False)
         written = StringIO()
-        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})  # type: ignore[no-untyped-call]
     return _as_element(written.getvalue(), name)
 
 
