@@ -277,7 +277,7 @@ def test_modes_near_the_end_of_a_panel():
         return logp[0]
 
     grid = Grid.lay(cauchy, line).refined(cauchy, alone)
-    rows = ContinuousRows.of(resolved(grid, alone, cauchy), alone)
+    rows = ContinuousRows.of(resolved(grid, alone, cauchy))
     np.testing.assert_allclose(rows.mode(), 0.0, atol=1e-6)
 
 

@@ -427,7 +427,11 @@ def test_from_weights_that_are_near_newton_finds_the_same(rng, alpha):
         found = simplex_qp_near(Q, c, prior, moved)
         np.testing.assert_allclose(found, exact.x, rtol=1e-9)
         assert abs(found.sum() - 1) < 1e-14
-    assert simplex_qp_near(Q, c, prior, np.full(K, np.nan)) is None
+    lost = simplex_qp_near(Q, c, prior, np.full(K, np.nan))
+    np.testing.assert_array_equal(lost, exact.x)
+    sparse = np.append(0.0, prior[1:])  # of weights without a prior Newton's method knows nothing
+    alone = simplex_qp_near(Q, c, sparse, moved)
+    np.testing.assert_array_equal(alone, simplex_qp(Q, c, sparse).x)
 
 
 @pytest.mark.parametrize("size", [1e12, 1e26, 1e100])

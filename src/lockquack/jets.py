@@ -37,6 +37,11 @@ class Jet:
     curv: Array  # (..., d): the second derivatives ∂²/∂y_j², their sum is the Laplacian
 
     @property
+    def is_bare(self) -> bool:
+        """Whether there are no derivatives, as of :func:`bare`."""
+        return self.grad.shape[-1] == 0
+
+    @property
     def parts(self) -> tuple[Array, Array, Array]:
         """All three arrays."""
         return self.logp, self.grad, self.curv
@@ -75,6 +80,8 @@ def bare(logp: Array) -> Jet:
 
 def stack_jets(jets: Sequence[Jet]) -> Jet:
     """Stack jets of equal shape along a new first axis."""
+    if all(jet.is_bare for jet in jets):
+        return bare(np.stack([jet.logp for jet in jets]))
     return Jet(*map(np.stack, zip(*(jet.parts for jet in jets), strict=True)))
 
 
@@ -82,39 +89,40 @@ def join_jets(jets: Sequence[Jet], axis: int = 0) -> Jet:
     """Join jets along an axis that all their parts have."""
     if len(jets) == 1:
         return jets[0]
+    if all(jet.is_bare for jet in jets):
+        return bare(np.concatenate([jet.logp for jet in jets], axis=axis))
     parts = zip(*(jet.parts for jet in jets), strict=True)
     return Jet(*(np.concatenate(each, axis=axis) for each in parts))
 
 
-def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
+def softmax(terms: Array, axis: int = 0) -> tuple[Array, Array]:
     """Return ``exp(terms) / Σ exp(terms)`` and ``log Σ exp(terms)``, without overflow.
 
-    Complex terms give complex shares and a complex logarithm. Where all terms are −inf, so is
-    the logarithm, and the shares are zero.
+    Where all terms are −inf, so is the logarithm, and the shares are zero.
     """
     share, total, log_total = exponentials(terms, axis)
-    share /= np.where(total == 0, 1.0, total)
+    share /= total if total.all() else np.where(total == 0, 1.0, total)
     return share, log_total
 
 
-def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
+def log_sum_exp(terms: Array, axis: int = 0) -> Array:
     """Return ``log Σ exp(terms)`` alone; −inf where all terms are."""
     return exponentials(terms, axis)[2]
 
 
-def exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
+def exponentials(terms: Array, axis: int) -> tuple[Array, Array, Array]:
     """Return exponentials up to a common factor, their sum, and the log of the true sum."""
-    peak = np.max(np.real(terms), axis=axis, keepdims=True)
+    peak = terms.max(axis=axis, keepdims=True)
     if not np.isfinite(peak).all():
         peak = np.where(np.isfinite(peak), peak, 0.0)
-    with np.errstate(over="ignore"):  # to −inf, whose exponential is as right
+    # What overflows does so to −inf, whose exponential is as right.
+    with np.errstate(over="ignore", divide="ignore"):
         scaled = terms - peak
-    if scaled.dtype == np.float64 and scaled.size and scaled.min() < _LOWEST:
-        np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
-    np.exp(scaled, out=scaled)
-    total = scaled.sum(axis=axis, keepdims=True)
-    with np.errstate(divide="ignore"):
-        return scaled, total, np.squeeze(np.log(total) + peak, axis=axis)
+        if scaled.size and scaled.min() < _LOWEST:
+            np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
+        np.exp(scaled, out=scaled)
+        total = scaled.sum(axis=axis, keepdims=True)
+        return scaled, total, (np.log(total) + peak).squeeze(axis)
 
 
 def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
@@ -160,7 +168,11 @@ def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
     >>> pooled.grad.item(), pooled.curv.item()
     (0.0, 0.0)
     """
+    if jet.is_bare and power != 0 and not np.iscomplexobj(log_coef):  # nobody asks for the shares
+        return bare(log_sum_exp(log_coef + power * jet.logp, axis) / power)
     share, logp = pool_densities(jet.logp, log_coef, power, axis)
+    if jet.is_bare:
+        return bare(logp)
     grad, curv = pool_derivatives(share, jet.grad, jet.curv, power, axis)
     return Jet(logp, grad, curv)
 
@@ -181,8 +193,11 @@ def column(values: Numeric, ndim: int) -> Numeric:
 def log_linear_pool(jet: Jet, weights: Array) -> Jet:
     """Pool jets along the first axis into that of Π π_k^{w_k}, for weights of any sign."""
     weight = column(weights, jet.logp.ndim)
+    logp = _weighted_sum(weight, jet.logp, 0)
+    if jet.is_bare:
+        return bare(logp)
     return Jet(
-        _weighted_sum(weight, jet.logp, 0),
+        logp,
         _weighted_sum(weight[..., None], jet.grad, 0),
         _weighted_sum(weight[..., None], jet.curv, 0),
     )
@@ -195,8 +210,14 @@ def pool_densities(
     if power == 0:
         weight = np.broadcast_to(np.exp(log_coef), logp.shape)
         return weight, _weighted_sum(weight, logp, axis)
-    share, log_total = softmax(log_coef + power * logp, axis)
-    return share, np.real(log_total) / power
+    share, log_total = softmax(log_coef.real + power * logp, axis)
+    if np.iscomplexobj(log_coef):
+        turned = share * np.exp(1j * log_coef.imag)
+        total = turned.sum(axis=axis, keepdims=True)
+        share = turned / np.where(total == 0, 1.0, total)
+        with np.errstate(divide="ignore"):
+            log_total = log_total + np.log(np.abs(total)).squeeze(axis)
+    return share, log_total / power
 
 
 def pool_derivatives(
@@ -314,6 +335,8 @@ def _spread(jet: Jet, cell: Numeric) -> tuple[Numeric, ...]:
 
     Returns g − m, its square, h − Σ c h, the variance V of the gradients, m and Σ c h.
     """
+    if jet.is_bare:
+        return jet.grad, jet.grad, jet.grad, *(jet.grad[0],) * 3
     grad, curv = _weighted_sum(cell, jet.grad, 0), _weighted_sum(cell, jet.curv, 0)
     offset = jet.grad - grad
     square = offset * offset

@@ -98,6 +98,10 @@ class Fitter(ABC):
         """Fit again, exactly, for one set of counts, (n,) → (P,)."""
         return self.refit_many(counts[None], x)[0]
 
+    def refit_each(self, counts: Array, x: Array) -> Array:
+        """Fit again, exactly, for several sets of counts, (replicate, n) → (replicate, P)."""
+        return np.stack([self.refit(each, x) for each in counts])
+
     def on(self, densities: Densities) -> Self:
         """Return the same for the models' densities at other places."""
         return replace(self, objective=replace(self.objective, densities=densities))

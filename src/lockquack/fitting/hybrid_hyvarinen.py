@@ -18,7 +18,7 @@ from lockquack.operators.linear import Linear
 from lockquack.operators.space import Simplex
 from lockquack.solvers.base import Solution
 from lockquack.solvers.multistart import multistart, newton
-from lockquack.solvers.simplex_qp import simplex_qp, simplex_qp_near
+from lockquack.solvers.simplex_qp import simplex_qp_near
 
 _STARTS = 12
 #: Concentration, in units of the objective's size, that keeps all exponents in use meanwhile.
@@ -70,13 +70,9 @@ class HybridHyvarinen(SmoothFitter):
 
     def _on_simplex(self, Q: Array, c: Array, alpha: Array) -> Array:
         """Best exponents; those of the trial before are a good guess."""
-        found = None
-        if alpha.min() > 0 and self._last:
-            found = simplex_qp_near(Q, c, alpha, self._last[-1])
-        if found is None:
-            found = simplex_qp(Q, c, alpha).x
-        self._last[:] = [found]
-        return found
+        equal = np.full(c.size, 1.0 / c.size)
+        self._last[:] = [simplex_qp_near(Q, c, alpha, self._last[-1] if self._last else equal)]
+        return self._last[-1]
 
     @cached_property
     def _last(self) -> list[Array]:

@@ -32,6 +32,10 @@ class LinearLogScore(ConvexFitter):
         return self._solve(counts).x
 
     @override
+    def refit_each(self, counts: Array, x: Array) -> Array:
+        return self.refit_many(counts, x)
+
+    @override
     def weight_slopes(self, weights: Array) -> Array:
         return -self.objective.total(density_ratios(self.objective, weights))
 

@@ -59,6 +59,10 @@ class QuadraticFitter(ConvexFitter):
         return self._solve(symmetric(upper, K), counts @ forms.linear.T).x
 
     @override
+    def refit_each(self, counts: Array, x: Array) -> Array:
+        return self.refit_many(counts, x)
+
+    @override
     def without_each(self, chosen: Positions, x: Array) -> Array:
         Q, c = self.quadratic
         forms, counts = self.forms, self.objective.counts[chosen]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from lockquack.checks.models import check_models, suited_rule
 from lockquack.draws.blocks import Kind
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError
+from lockquack.fitting.densities import Densities
 from lockquack.fitting.fitters import can_be_fitted
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.resampling import Resampling
@@ -25,6 +27,7 @@ from lockquack.methods.suspicious_outcomes import examine_outcomes
 from lockquack.models.model import Model, sources_of
 from lockquack.models.observations import Observations
 from lockquack.models.source import Source
+from lockquack.numeric import cut
 from lockquack.operators import Linear, Locking, Operator
 from lockquack.operators.pool import Pool
 from lockquack.parallel.mapping import map_observations
@@ -36,6 +39,9 @@ from lockquack.quadrature.beta import BetaTransform
 from lockquack.remarks import Remark
 from lockquack.rules import CRPS, EnergyScore, Hyvarinen, LogScore, PairwiseScore, Rule
 from lockquack.totals import total
+
+#: Folds that are left out in one go, where that costs little.
+_FOLDS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Bench:
     #: CRPS or energy score, where it decides; None: it was not asked for.
     distance: Rule | None = None
     why_no_log: str = ""  # empty: there are log scores
+    _cut: tuple[Densities, Sequence[Fold], Sequence[Densities]] | None = None
 
     @classmethod
     def build(
@@ -177,18 +184,30 @@ class Bench:
         self._refine(pool)
         held_out = _HeldOut(fitter, solution.x, self._objectives(pool.operator))
         scores = np.full((len(held_out.objectives), self.n_obs), np.nan)
-        places = [slice(i, i + 1) for i in range(len(folds))]
-        # Each of the others is a few sums over the observations: sooner done than sent.
+        parts, places = self._parts(folds), cut(slice(0, len(folds)), held_out.at_once)
         found = map_observations(
-            _score_fold, (held_out,), places, folds, here=fitter.refits_cheaply
+            _score_folds,
+            (held_out,),
+            places,
+            [folds[some] for some in places],
+            [parts[some] for some in places],
+            # Each of the others is a few sums over the observations: sooner done than sent.
+            here=fitter.refits_cheaply,
         )
         pools = []
-        for fold, (part, x) in zip(folds, found, strict=True):
-            scores[:, fold] = part
+        for fold, (own, x) in zip(folds, chain.from_iterable(found), strict=True):
+            scores[:, fold] = own
             pools.append(replace(pool, x=x))
         weights = fitter.objective.mean_weights(solution.x)
         log_scores, h_scores, distances = scores
         return Row(weights, log_scores, h_scores, distances, method.complexity, pools=pools)
+
+    def _parts(self, folds: Sequence[Fold]) -> Sequence[Densities]:
+        """Densities at each fold, for all methods until more is known of the models."""
+        whole = self.gathered.densities
+        if self._cut is None or self._cut[0] is not whole or self._cut[1] is not folds:
+            self._cut = whole, folds, [whole.at(fold) for fold in folds]
+        return self._cut[2]
 
     def scores_of(self, pool: Pool) -> tuple[Array, Array]:
         """Log score and H of a pool at all observations, (n,) each; NaN where it has none.
@@ -347,17 +366,32 @@ class _HeldOut(Resampling):
 
     objectives: tuple[Objective | None, ...]
 
+    @property
+    def at_once(self) -> int:
+        """How many folds are left out in one go: solving several is hardly more work, or it is."""
+        return _FOLDS_AT_ONCE if self.fitter.refits_cheaply else 1
 
-def _score_fold(resamplings: Sequence[_HeldOut], place: slice, fold: Fold) -> tuple[Array, Array]:
-    """Fit to all observations but a fold; scores there, (scoring, fold), or NaN, and parameters."""
+    def scored(self, fold: Fold, densities: Densities, x: Array) -> tuple[Array, Array]:
+        """Scores at a fold of what was fitted without it, (scoring, fold), and its parameters."""
+        everywhere = self.fitter.objective.parameters(x)
+        own = everywhere[:, fold] if everywhere.ndim == 2 else everywhere
+        scores = np.full((len(self.objectives), fold.size), np.nan)
+        for row, objective in zip(scores, self.objectives, strict=True):
+            if objective is not None:
+                row[:] = replace(objective, densities=densities).scores(own)
+        return scores, everywhere
+
+
+def _score_folds(
+    resamplings: Sequence[_HeldOut],
+    place: slice,
+    folds: Sequence[Fold],
+    densities: Sequence[Densities],
+) -> list[tuple[Array, Array]]:
+    """Fit to all observations but a fold, for each of some; see :meth:`_HeldOut.scored`."""
     (held_out,) = resamplings
-    fitter = held_out.fitter
-    counts = fitter.objective.counts.copy()
-    counts[fold] = 0.0
-    everywhere = fitter.objective.parameters(fitter.refit(counts, held_out.x))
-    x = everywhere[:, fold] if everywhere.ndim == 2 else everywhere
-    scores = np.full((len(held_out.objectives), fold.size), np.nan)
-    for row, objective in zip(scores, held_out.objectives, strict=True):
-        if objective is not None:
-            row[:] = objective.at(fold).scores(x)
-    return scores, everywhere
+    counts = np.repeat(held_out.fitter.objective.counts[None], len(folds), axis=0)
+    for row, fold in zip(counts, folds, strict=True):
+        row[fold] = 0.0
+    found = held_out.fitter.refit_each(counts, held_out.x)
+    return list(map(held_out.scored, folds, densities, found))

@@ -62,7 +62,9 @@ class Gathered:
     pareto_k: Array | None = None
 
     def with_nodes(self, node_groups: Sequence[NodeGroup]) -> Gathered:
-        """Return the same with other nodes."""
+        """Return the same with other nodes; itself, if they are its own."""
+        if tuple(map(id, node_groups)) == tuple(map(id, self.node_groups)):
+            return self
         nodes = tuple(part.nodes for part in node_groups)
         return replace(self.with_tables(INTEGRAL, nodes), node_groups=node_groups)
 

@@ -11,7 +11,7 @@ import numpy as np
 from lockquack.jets import Array
 from lockquack.models.source import Source
 from lockquack.operators.pool import OneModel, Pooling
-from lockquack.prediction.members import components, predictive_densities
+from lockquack.parallel.threads import small_products
 from lockquack.prediction.nodes import NodeGroup, are_laid, lay_nodes
 from lockquack.prediction.pooled import GroupDistribution
 from lockquack.quadrature.grid import Rows
@@ -45,14 +45,15 @@ def curves_of(
     wanted = {**{name: OneModel(k) for k, name in enumerate(models)}, **pools}
     drawn = wanted if models_too else pools
     found: dict[int, Curve] = {}
-    for group in _groups(models, list(wanted.values()), sorted(set(positions)), loo=loo):
-        chosen = [i for i in set(positions) if group.obs.start <= i < group.obs.stop]
-        if chosen:
-            of = partial(GroupDistribution, tuple(models.values()), loo=loo, group=group)
-            each = {name: of(pool.at(group.obs)) for name, pool in drawn.items()}
-            rows = np.array(chosen) - group.obs.start
-            known = None if observed is None else observed[chosen]
-            found |= zip(chosen, _curves(each, rows, known), strict=True)
+    with small_products():
+        for group in _groups(models, list(wanted.values()), sorted(set(positions)), loo=loo):
+            chosen = [i for i in set(positions) if group.obs.start <= i < group.obs.stop]
+            if chosen:
+                of = partial(GroupDistribution, tuple(models.values()), loo=loo, group=group)
+                each = {name: of(pool.at(group.obs)) for name, pool in drawn.items()}
+                rows = np.array(chosen) - group.obs.start
+                known = None if observed is None else observed[chosen]
+                found |= zip(chosen, _curves(each, rows, known), strict=True)
     return [found[position] for position in positions]
 
 
@@ -100,13 +101,12 @@ def _log_components(each: Sequence[GroupDistribution], y: Array, rows: Rows) -> 
     Interpolated between the nodes that all the pools share, where that is as good.
     """
     first = each[0]
-    evaluate = components(predictive_densities(first.models, first.group.obs, loo=first.loo))
-    nodes = first.group.smooth(evaluate, *(of.pool for of in each))
+    nodes = first.group.smooth(first.evaluate, *(of.pool for of in each))
     if nodes is not None:
         low, high = (end[rows] for end in nodes.ends())
         if ((low <= y) & (y <= high)).all():
             return nodes.interpolate(y, rows)
-    return evaluate(y, rows)
+    return first.evaluate(y, rows)
 
 
 def _log_density(of: GroupDistribution, logp: Array, y: Array, rows: Rows) -> Array:

@@ -27,7 +27,7 @@ from lockquack.prediction.draws import (
     outcomes_per_draw,
     stored_outcomes,
 )
-from lockquack.prediction.members import components, predictive_densities
+from lockquack.prediction.members import LaterComponents
 from lockquack.prediction.nodes import NodeGroup, general_pools
 from lockquack.quadrature.curves import (
     Curves,
@@ -36,7 +36,7 @@ from lockquack.quadrature.curves import (
     curves_on_panels,
     within,
 )
-from lockquack.quadrature.grid import Components, Grid, Rows
+from lockquack.quadrature.grid import Components, Grid
 from lockquack.quadrature.levels import COUNT, levels_of
 from lockquack.quadrature.pairs import Pairs, pairs_of_numbers, pairs_of_vectors
 
@@ -63,14 +63,7 @@ def _curves(
     if group.grid is None:
         assert group.outcomes is not None
         return curves_on_outcomes(group.nodes.logp, group.outcomes, y, unit)
-
-    densities: list[Components] = []  # weights of the draws take time to find, once
-
-    def evaluate(at: Array, rows: Rows) -> Array:
-        if not densities:
-            densities.append(components(predictive_densities(models, group.obs, loo=loo)))
-        return densities[0](at, rows)
-
+    evaluate = LaterComponents(models, group.obs, loo)
     return curves_on_panels(_broken(group, evaluate, y, len(models)), y, unit)
 
 

@@ -168,7 +168,24 @@ def predictive_densities(
 
 def log_components(models: Iterable[Source], obs: slice, y: Array, *, loo: bool) -> Array:
     """Log densities of all models at outcomes (point, obs) → (K, point, obs)."""
-    return components(predictive_densities(models, obs, loo=loo))(y, np.arange(y.shape[1]))
+    return LaterComponents(tuple(models), obs, loo)(y, np.arange(y.shape[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class LaterComponents:
+    """Log densities of models at some observations, whose draws are weighted when first asked."""
+
+    models: Sequence[Source]
+    obs: slice
+    loo: bool
+
+    @cached_property
+    def _components(self) -> Components:
+        return components(predictive_densities(self.models, self.obs, loo=self.loo))
+
+    def __call__(self, y: Array, rows: Rows) -> Array:
+        """Evaluate all models at outcomes (point, row) → (K, point, row)."""
+        return self._components(y, rows)
 
 
 def components(members: Sequence[PredictiveDensity]) -> Components:

@@ -18,6 +18,7 @@ from lockquack.parallel.mapping import map_observations
 from lockquack.parallel.progress import progress_bar
 from lockquack.prediction.members import (
     MULTIPLES,
+    LaterComponents,
     PredictiveDensity,
     are_discrete,
     components,
@@ -214,7 +215,7 @@ def _refine(
         return _more_outcomes(
             part, lambda: predictive_densities(models, obs, loo=loo), support, pool
         )
-    return part.refined(components(predictive_densities(models, obs, loo=loo)), pool)
+    return part.refined(LaterComponents(models, obs, loo), pool)
 
 
 def _pools_to_come(K: int) -> list[Pooling]:

@@ -14,7 +14,7 @@ from lockquack.jets import Array
 from lockquack.models.model import Model
 from lockquack.models.source import Source
 from lockquack.operators.pool import Pool, Pooling
-from lockquack.prediction.members import components, log_components, predictive_densities
+from lockquack.prediction.members import LaterComponents, log_components
 from lockquack.prediction.nodes import NodeGroup
 from lockquack.quadrature.beta import BetaTransform
 from lockquack.quadrature.continuous import ContinuousRows, resolved
@@ -157,7 +157,7 @@ class GroupDistribution(HasIntervals):
         """
         middle, scale = grid.line.middle()
         power = np.select([slope < -3.0 - _SLACK, slope < -2.0 - _SLACK], [1.0, 0.5])
-        evaluate, own = self._evaluate, self.pool
+        evaluate, own = self.evaluate, self.pool
 
         def weight(y: Array, rows: Rows) -> Array:
             return 2.0 * power[rows] * np.log(np.hypot(1.0, (y - middle[rows]) / scale[rows]))
@@ -176,11 +176,12 @@ class GroupDistribution(HasIntervals):
         def pool(logs: Array, rows: Rows) -> Array:
             return own(logs[:-1], rows)
 
-        wide = resolved(wide, pool, augmented)
+        found = resolved(wide, pool, augmented)
+        wide = found.grid
         self._keep(
             Grid(wide.line, replace(wide.panels, log_components=wide.panels.log_components[:-1]))
         )
-        rows, slopes = ContinuousRows.of(wide, pool), _tail_slopes(wide, pool)
+        rows, slopes = ContinuousRows.of(found), _tail_slopes(wide, pool)
         by = self.pool.recalibration
         if by is not None:
             rows = recalibrated_rows(rows, by)
@@ -215,25 +216,22 @@ class GroupDistribution(HasIntervals):
         return recalibrated_rows(rows, by)
 
     @cached_property
-    def _components(self) -> Components:
-        return components(predictive_densities(self.models, self.group.obs, loo=self.loo))
-
-    def _evaluate(self, y: Array, rows: Rows) -> Array:
-        """Log densities of the models at other outcomes; draws are weighted when first asked."""
-        return self._components(y, rows)
+    def evaluate(self) -> Components:
+        """Evaluate the models at other outcomes; draws are weighted when first asked."""
+        return LaterComponents(self.models, self.group.obs, self.loo)
 
     @cached_property
     def _rows(self) -> ContinuousRows | DiscreteRows:
         group, by = self.group, self.pool.recalibration
         # What lies beyond the outermost nodes is nothing, unless tails are made heavier.
         heavier = by is not None and np.minimum(by.a, by.b).min() < 1
-        smooth = None if heavier else group.smooth(self._evaluate, self.pool)
+        smooth = None if heavier else group.smooth(self.evaluate, self.pool)
         if smooth is not None:
-            grid = resolved(smooth.panels, self.pool, smooth.interpolate)
-            return ContinuousRows.of(grid, self.pool)
+            return ContinuousRows.of(resolved(smooth.panels, self.pool, smooth.interpolate))
         if group.grid is not None:
-            grid = resolved(self._panels, self.pool, self._evaluate)
-            return ContinuousRows.of(self._keep(grid), self.pool)
+            found = resolved(self._panels, self.pool, self.evaluate)
+            self._keep(found.grid)
+            return ContinuousRows.of(found)
         assert group.outcomes is not None
         rows = np.arange(group.nodes.logp.shape[-1])
         log_mass = self.pool(group.nodes.logp, rows) + group.nodes.log_measure
@@ -247,7 +245,7 @@ class GroupDistribution(HasIntervals):
     @cached_property
     def _panels(self) -> Grid:
         """Panels that resolve the pool, tails included."""
-        grid, evaluate, by = self.group.grid, self._evaluate, self.pool.recalibration
+        grid, evaluate, by = self.group.grid, self.evaluate, self.pool.recalibration
         assert grid is not None
         laid = self.group.between.panels or grid
         if not isinstance(laid, Grid):

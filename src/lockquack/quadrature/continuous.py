@@ -24,6 +24,7 @@ from lockquack.quadrature.grid import (
     NODES,
     Components,
     Grid,
+    Integral,
     Integrand,
     Line,
     Rows,
@@ -35,6 +36,8 @@ _ACCURATE = 1e-11
 _LOG_ACCURATE = 1e-10
 #: From Legendre coefficients of a density to those of its integral from −1.
 _INTEGRAL = np.stack([legendre.legint(unit, lbnd=-1) for unit in np.eye(NODES.size)], axis=1)
+#: From those to the integral from −1 to each node.
+_UP_TO_NODES = legendre.legvander(NODES, NODES.size)
 #: From Legendre coefficients of a function of u to those of the same function of −u.
 _MIRROR = (-1.0) ** np.arange(NODES.size)[:, None]
 #: From values on a panel to values on its left and right half.
@@ -57,18 +60,34 @@ _NEARLY = 0.1
 _KNOWN_HEIGHT = 1e3 * _ACCURATE
 
 
-def resolved(grid: Grid, pool: Integrand, components: Components) -> Grid:
+@dataclass(frozen=True)
+class Resolved:
+    """Panels between whose nodes a pool is known too."""
+
+    grid: Grid
+    logs: Array  # (15, panel): log of dF/du at the nodes, u from −1 to 1 on each panel
+    integral: Integral  # of the pool over each row
+
+    @classmethod
+    def of(cls, grid: Grid, pool: Integrand) -> Resolved:
+        """Take a pool on panels that are fine enough."""
+        logs = grid.pooled(pool)
+        integral = grid.integral(logs[None])
+        return cls(grid, logs - integral.log_value[0, grid.panels.row], integral)
+
+
+def resolved(grid: Grid, pool: Integrand, components: Components) -> Resolved:
     """Halve panels until a pool is known between their nodes too."""
-    log_norm = grid.integrate(pool).log_value[0]
+    found = Resolved.of(grid, pool)
     for _ in range(MAX_HALVINGS):
-        logs = _normalised_logs(grid, pool, log_norm)
-        rough = are_rough(logs)
-        rough &= grid.panels.stop - grid.panels.start > 1e-10
-        rough &= _noise(logs, grid.panels.noise) < _ACCURATE
+        panels = found.grid.panels
+        rough = are_rough(found.logs)
+        rough &= panels.stop - panels.start > 1e-10
+        rough &= KRONROD @ (np.exp(found.logs) * panels.noise) < _ACCURATE
         if not rough.any():
             break
-        grid = grid.halved(components, rough)
-    return grid
+        found = Resolved.of(found.grid.halved(components, rough), pool)
+    return found
 
 
 @dataclass(frozen=True)
@@ -85,29 +104,15 @@ class ContinuousRows:
     relative_error: Array  # (row,)
 
     @classmethod
-    def of(cls, grid: Grid, pool: Integrand) -> ContinuousRows:
-        """Take a pool of what is known on a grid that :func:`resolved` made fine enough."""
-        integral = grid.integrate(pool)
+    def of(cls, found: Resolved) -> ContinuousRows:
+        """Take a pool of what is known on panels that are fine enough."""
+        panels, integral = found.grid.panels, found.integral
         log_norm = integral.log_value[0]
-        panels = grid.panels
-        row, start, stop, logs = halve(
-            panels.row, panels.start, panels.stop, _normalised_logs(grid, pool, log_norm)
+        row, start, stop, coefficients, heights, _ = fit_panels(
+            panels.row, panels.start, panels.stop, found.logs, log_norm.size
         )
-        order = np.lexsort((start, row))
-        heights = np.exp(logs[:, order])
-        coefficients = LEGENDRE @ heights
-        # What the finer panels add up to differs from one by rounding, which upper tails notice.
-        total = np.bincount(row[order], weights=2.0 * coefficients[0], minlength=log_norm.size)
-        return cls(
-            grid.line,
-            row[order],
-            start[order],
-            stop[order],
-            coefficients / total[row[order]],
-            heights / total[row[order]],
-            log_norm,
-            integral.relative_error[0],
-        )
+        error = integral.relative_error[0]
+        return cls(found.grid.line, row, start, stop, coefficients, heights, log_norm, error)
 
     @property
     def n_rows(self) -> int:
@@ -314,6 +319,15 @@ class ContinuousRows:
     def tails_within(self, u: Array, panel: Rows) -> tuple[Array, Array]:
         """Probability below and above places u of some panels, (..., panel)."""
         inside = legendre.legval(u, self._integral[:, panel], tensor=False)
+        return self._tails_beside(np.asarray(inside), panel)
+
+    @property
+    def tails_at_nodes(self) -> tuple[Array, Array]:
+        """Probability below and above the nodes of all panels, (15, panel)."""
+        return self._tails_beside(_UP_TO_NODES @ self._integral, slice(None))
+
+    def _tails_beside(self, inside: Array, panel: Rows | slice) -> tuple[Array, Array]:
+        """Probability below and above places on some panels, from that on their left there."""
         return self._below[panel] + inside, self._above[panel] + (self.mass[panel] - inside)
 
     def _crps(self, y: Array, row: Rows) -> Array:
@@ -331,12 +345,10 @@ class ContinuousRows:
     @cached_property
     def _squares(self) -> tuple[Array, Array]:
         """Legendre coefficients of F² dy/du and of (1 − F)² dy/du, each (15, panel)."""
-        panel = np.arange(self.row.size)
         half = (self.stop - self.start) / 2
-        u = np.repeat(NODES[:, None], panel.size, axis=1)
-        _, log_slope = self.line.place(self.start + half + half * u, self.row)
+        _, log_slope = self.line.place(self.start + half + half * NODES[:, None], self.row)
         slope = np.exp(log_slope) * half
-        below, above = self.tails_within(u, panel)
+        below, above = self.tails_at_nodes
         return LEGENDRE @ (np.square(below) * slope), LEGENDRE @ (np.square(above) * slope)
 
     @cached_property
@@ -403,44 +415,33 @@ class ContinuousRows:
         return legendre.legvander(_TABLE, NODES.size) @ self._integral
 
 
-def _normalised_logs(grid: Grid, pool: Integrand, log_norm: Array) -> Array:
-    """Log of dF/du at the nodes, (15, panel)."""
-    panels = grid.panels
-    return pool(panels.log_components, panels.row) + panels.log_measure - log_norm[panels.row]
+def fit_panels(
+    row: Rows, start: Array, stop: Array, logs: Array, n_rows: int
+) -> tuple[Rows, Array, Array, Array, Array, Array]:
+    """Fit a polynomial to the exponentials of logs (15, panel) at the nodes of each panel.
 
-
-def _noise(logs: Array, noise: Array) -> Array:
-    """Error that rounding of outcomes near an edge leaves in the probability of each panel."""
-    return np.asarray(KRONROD @ (np.exp(logs) * noise))
-
-
-def are_rough(logs: Array) -> NDArray[np.bool_]:
-    """Whether polynomials are accurate neither through the exponentials nor through the logs."""
-    return (_value_error(logs) > _ACCURATE) & (_log_error(logs) > _LOG_ACCURATE)
-
-
-def _value_error(logs: Array) -> Array:
-    """Error of the polynomial through the exponentials, on each panel."""
-    return np.asarray(np.abs(LEGENDRE[12:] @ np.exp(logs)).max(axis=0))
-
-
-def _log_error(logs: Array) -> Array:
-    """Error of the polynomial through the logs, in the density; infinite where these are."""
-    with np.errstate(invalid="ignore"):
-        error = np.abs(LEGENDRE[12:] @ logs).max(axis=0) * np.exp(logs.max(axis=0))
-    return np.where(np.isfinite(error), error, np.inf)
-
-
-def halve(row: Rows, start: Array, stop: Array, logs: Array) -> tuple[Rows, Array, Array, Array]:
-    """Halve panels, interpolating logs, until polynomials through the exponentials are good."""
+    Panels are halved, with interpolated logs, until that is good. Returns the row, start and stop
+    of each panel, sorted by these; coefficients and exponentials, (15, panel), normalised within
+    each row; and what these added up to, (row,).
+    """
+    heights = np.exp(logs)
     for _ in range(MAX_HALVINGS):
-        rough = (_value_error(logs) > _ACCURATE) & (_log_error(logs) <= _LOG_ACCURATE)
+        rough = _is_rough(heights)
+        rough[rough] = _log_error(logs[:, rough]) <= _LOG_ACCURATE
         if not rough.any():
             break
         halves = [matrix @ logs[:, rough] - np.log(2.0) for matrix in _HALVES]
         row, start, stop = _cut_panels(row, start, stop, rough)
         logs = np.concatenate([logs[:, ~rough], *halves], axis=1)
-    return row, start, stop, logs
+        heights = np.concatenate([heights[:, ~rough], *map(np.exp, halves)], axis=1)
+    order = np.lexsort((start, row))
+    row, heights = row[order], heights[:, order]
+    coefficients = LEGENDRE @ heights
+    # What the finer panels add up to differs from one by rounding, which upper tails notice.
+    mass = 2.0 * coefficients[0]
+    total = np.asarray(np.bincount(row, weights=mass, minlength=n_rows), dtype=np.float64)
+    coefficients, heights = coefficients / total[row], heights / total[row]
+    return row, start[order], stop[order], coefficients, heights, total
 
 
 def _cut_panels(
@@ -453,3 +454,22 @@ def _cut_panels(
         np.concatenate([start[~some], start[some], middle]),
         np.concatenate([stop[~some], middle, stop[some]]),
     )
+
+
+def are_rough(logs: Array) -> NDArray[np.bool_]:
+    """Whether polynomials are accurate neither through the exponentials nor through the logs."""
+    rough = _is_rough(np.exp(logs))
+    rough[rough] = _log_error(logs[:, rough]) > _LOG_ACCURATE
+    return rough
+
+
+def _is_rough(heights: Array) -> NDArray[np.bool_]:
+    """Whether the polynomial through the heights is wrong, on each panel."""
+    return np.asarray(np.abs(LEGENDRE[12:] @ heights).max(axis=0) > _ACCURATE)
+
+
+def _log_error(logs: Array) -> Array:
+    """Error of the polynomial through the logs, in the density; infinite where these are."""
+    with np.errstate(invalid="ignore"):
+        error = np.abs(LEGENDRE[12:] @ logs).max(axis=0) * np.exp(logs.max(axis=0))
+    return np.where(np.isfinite(error), error, np.inf)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -100,6 +101,8 @@ class Line:
         z, slope = low + (t - cell) * width, width
         reach = self._reach(breaks)
         for side, beyond, start in ((left, -t, breaks[:, 0]), (right, t - last, breaks[:, -1])):
+            if not side.any():
+                continue
             s = np.where(side, beyond, 0.5)
             sign = -1.0 if side is left else 1.0
             with np.errstate(divide="ignore"):  # s = 1 is infinity
@@ -251,11 +254,20 @@ class Grid:
 
     def integrate(self, *pools: Integrand) -> Integral:
         """Integrate pools of the components over each row."""
-        log_value, log_error, log_noise = self._by_panel(pools)
+        return self.integral(np.stack([self.pooled(pool) for pool in pools]))
+
+    def pooled(self, pool: Integrand) -> Array:
+        """Log of what each node of a panel adds to the integral of a pool, (15, panel)."""
+        panels = self.panels
+        return pool(panels.log_components, panels.row) + panels.log_measure
+
+    def integral(self, logs: Array) -> Integral:
+        """Integrate what :meth:`pooled` returned for each of some pools, (J, 15, panel)."""
+        log_value, log_error, log_noise = _rule(logs, self.panels.noise)
         with np.errstate(invalid="ignore"):  # what is no number is found in the result
             log_error = np.logaddexp(log_error, log_noise)
-        total = _row_sums(log_value, self.panels.row, self.n_rows)
-        return Integral(total, np.exp(_row_sums(log_error, self.panels.row, self.n_rows) - total))
+        total = self._row_sums(log_value)
+        return Integral(total, np.exp(self._row_sums(log_error) - total))
 
     def refined(
         self,
@@ -301,7 +313,7 @@ class Grid:
     def nodes(self) -> Nodes:
         """Return all nodes of each row with their log quadrature weights, padded."""
         panels = self.panels
-        order, slot, counts = _slots(panels.row, self.n_rows)
+        order, slot, counts = self._slots
         weight = panels.log_measure + np.log(KRONROD)[:, None]
         K = len(panels.log_components)
         logp = np.zeros((K, NODES.size, counts.max(), self.n_rows))
@@ -310,20 +322,16 @@ class Grid:
         log_measure[:, slot, panels.row[order]] = weight[:, order]
         return Nodes(logp.reshape(K, -1, self.n_rows), log_measure.reshape(-1, self.n_rows))
 
-    def _by_panel(self, pools: Sequence[Integrand]) -> tuple[Array, Array, Array]:
-        panels = self.panels
-        logs = np.stack([pool(panels.log_components, panels.row) for pool in pools])
-        return _rule(logs, panels.log_measure, panels.noise)
-
     def _unresolved(self, pools: Sequence[Integrand], tolerance: float) -> NDArray[np.bool_]:
         """Mark the panels that must be halved for some pool.
 
         An even share of the tolerance each; what falls below rounding cannot be improved.
         """
         panels = self.panels
-        log_value, log_error, log_noise = self._by_panel(pools)
-        total = _row_sums(log_value, panels.row, self.n_rows)
-        error = np.exp(_row_sums(log_error, panels.row, self.n_rows) - total)
+        logs = np.stack([self.pooled(pool) for pool in pools])
+        log_value, log_error, log_noise = _rule(logs, panels.noise)
+        total = self._row_sums(log_value)
+        error = np.exp(self._row_sums(log_error) - total)
         with np.errstate(invalid="ignore"):  # a pool that is zero in a row
             halve = np.exp(log_error - total[:, panels.row]) > tolerance / 32
             halve &= log_error > log_noise + np.log(_ABOVE_NOISE)
@@ -331,6 +339,18 @@ class Grid:
         crowded = np.bincount(panels.row, minlength=self.n_rows) > _MOST_PANELS
         halve &= ~crowded[panels.row]
         return np.asarray(halve.any(axis=0) & (panels.stop - panels.start > 1e-10))
+
+    def _row_sums(self, logs: Array) -> Array:
+        """Sum what belongs to each row, in log space: (..., panel) → (..., row)."""
+        order, slot, counts = self._slots
+        table = np.full((*logs.shape[:-1], counts.max(), self.n_rows), -np.inf)
+        table[..., slot, self.panels.row[order]] = logs[..., order]
+        return log_sum_exp(table, axis=-2)
+
+    @cached_property
+    def _slots(self) -> tuple[Rows, Rows, Rows]:
+        """Panels in the order of rows, their numbers within these, and how many each row has."""
+        return _slots(self.panels.row, self.n_rows)
 
 
 def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop: Array) -> _Panels:
@@ -349,12 +369,11 @@ def _evaluate(components: Components, line: Line, row: Rows, start: Array, stop:
     return _Panels(row, start, stop, values, log_slope + np.log(half), line.noise(y))
 
 
-def _rule(logp: Array, log_measure: Array, noise: Array) -> tuple[Array, Array, Array]:
+def _rule(logs: Array, noise: Array) -> tuple[Array, Array, Array]:
     """Log integral of each panel by the Kronrod rule, and logs of its error estimate and noise.
 
     From logs of shape (..., node, panel) to (..., panel).
     """
-    logs = logp + log_measure
     peak = np.max(logs, axis=-2, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0.0)
     values = np.exp(logs - peak)
@@ -380,16 +399,9 @@ def _rule_error(coefficients: Array) -> Array:
     return np.asarray(10.0 * late * np.square(fall))  # r⁷ squared: fourteen degrees on
 
 
-def _row_sums(logs: Array, row: Rows, n_rows: int) -> Array:
-    """Sum what belongs to each row, in log space: (..., panel) → (..., row)."""
-    order, slot, counts = _slots(row, n_rows)
-    table = np.full((*logs.shape[:-1], counts.max(), n_rows), -np.inf)
-    table[..., slot, row[order]] = logs[..., order]
-    return log_sum_exp(table, axis=-2)
-
-
 def _slots(row: Rows, n_rows: int) -> tuple[Rows, Rows, Rows]:
     """Order panels by row; number them within their row; count them by row."""
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=n_rows)
-    return order, np.concatenate([np.arange(count) for count in counts]), counts
+    first = np.cumsum(counts) - counts
+    return order, np.arange(row.size) - np.repeat(first, counts), counts

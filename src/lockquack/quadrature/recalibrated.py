@@ -15,7 +15,12 @@ from numpy.polynomial import legendre
 
 from lockquack.jets import Array
 from lockquack.quadrature.beta import BetaTransform
-from lockquack.quadrature.continuous import MAX_HALVINGS, ContinuousRows, are_rough, halve
+from lockquack.quadrature.continuous import (
+    MAX_HALVINGS,
+    ContinuousRows,
+    are_rough,
+    fit_panels,
+)
 from lockquack.quadrature.grid import LEGENDRE, NODES
 
 #: Probabilities of tails below which they are found from the slopes of the density.
@@ -40,18 +45,16 @@ def recalibrated_rows(base: ContinuousRows, by: BetaTransform) -> ContinuousRows
         base = base.halved(rough)
     else:
         logs = _transformed_logs(base, by)
-    row, start, stop, logs = halve(base.row, base.start, base.stop, logs)
-    order = np.lexsort((start, row))
-    row, heights = row[order], np.exp(logs[:, order])
-    coefficients = LEGENDRE @ heights
-    total = np.bincount(row, weights=2.0 * coefficients[0], minlength=base.n_rows)
+    row, start, stop, coefficients, heights, total = fit_panels(
+        base.row, base.start, base.stop, logs, base.n_rows
+    )
     return replace(
         base,
         row=row,
-        start=start[order],
-        stop=stop[order],
-        coefficients=coefficients / total[row],
-        heights=heights / total[row],
+        start=start,
+        stop=stop,
+        coefficients=coefficients,
+        heights=heights,
         relative_error=np.maximum(base.relative_error, np.abs(total - 1.0)),
     )
 
@@ -67,11 +70,9 @@ def _transformed_logs(base: ContinuousRows, by: BetaTransform) -> Array:
 
 def _tails_at_nodes(base: ContinuousRows, logs: Array) -> tuple[Array, Array]:
     """Probability below and above the nodes, (15, panel), given the log of dF/du there."""
-    panel = np.arange(base.row.size)
-    u = np.repeat(NODES[:, None], panel.size, axis=1)
     slope, *more = (matrix @ logs for matrix in _DERIVATIVES)
     far = far_tail(np.exp(logs), slope, *more)
-    sides = zip(base.tails_within(u, panel), (slope > 0, slope < 0), strict=True)
+    sides = zip(base.tails_at_nodes, (slope > 0, slope < 0), strict=True)
     below, above = (
         np.where((tail < FAR) & outwards & (far < 10 * FAR), far, np.where(tail > _NOISE, tail, 0))
         for tail, outwards in sides

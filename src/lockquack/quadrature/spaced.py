@@ -151,7 +151,7 @@ class Spaced:
 
     def nodes(self) -> Nodes:
         """Return the nodes with their log quadrature weights."""
-        return Nodes(self.log_components, self._places()[1])
+        return Nodes(self.log_components, self._log_places)
 
     def can_be_halved(self) -> bool:
         """Whether halving the spacing takes no more nodes than panels would."""
@@ -159,8 +159,8 @@ class Spaced:
 
     def moments(self, pool: Integrand) -> tuple[Array, Array, Array]:
         """Mean and variance of a pool, and the relative error of the latter at most, (row,)."""
-        y, _ = self._places()
-        share = self._shares([pool])[0][0]
+        y = self._outcomes
+        share, _ = self._share(pool)
         middle = y[len(y) // 2]
         mean = (share * (y - middle)).sum(axis=0)
         squares = share * np.square(y - middle - mean)
@@ -177,10 +177,10 @@ class Spaced:
         """
         if not self._has_many:
             return False
-        share, _ = self._shares([pool])
+        share, _ = self._share(pool)
         with np.errstate(invalid="ignore"):  # of two densities of zero nothing is known
-            wrong = _GAIN * self._wrong * share[0, 1 : 2 * len(self._wrong) : 2]
-            doubt = self.doubt * _around(share[0], _SPREAD)
+            wrong = _GAIN * self._wrong * share[1 : 2 * len(self._wrong) : 2]
+            doubt = self.doubt * _around(share, _SPREAD)
             return bool((wrong < _SMOOTH).all() and (doubt < _SMOOTH).all())
 
     def interpolate(self, y: Array, rows: Rows) -> Array:
@@ -191,8 +191,7 @@ class Spaced:
 
     def ends(self) -> tuple[Array, Array]:
         """Return the outermost outcomes, (row,)."""
-        y, _ = self._places()
-        return y[0], y[-1]
+        return self._outcomes[0], self._outcomes[-1]
 
     @property
     def _has_many(self) -> bool:
@@ -220,18 +219,27 @@ class Spaced:
         breaks = self.middle[:, None] + self.spread[:, None] * _bend(x, self.heavy)[0]
         return Line(breaks, self.line.support)
 
+    @property
+    def _outcomes(self) -> Array:
+        """Outcomes at the nodes, (node, row)."""
+        return self._places[0]
+
+    @property
+    def _log_places(self) -> Array:
+        """Logs of what the nodes stand for, (node, row)."""
+        return self._places[1]
+
+    @cached_property
     def _places(self) -> tuple[Array, Array]:
-        """Outcomes at the nodes and logs of what they stand for, (node, row)."""
-        count = self.n_nodes
-        x = self.start + self.step * np.arange(count)[:, None]
+        x = self.start + self.step * np.arange(self.n_nodes)[:, None]
         bent, log_slope = _bend(x, self.heavy)
         y, log_stretch = self.line.outcomes(self.middle + self.spread * bent)
         return y, log_stretch + log_slope + np.log(self.spread * self.step)
 
     def _evaluated(self, components: Components, count: int) -> Spaced:
         empty = replace(self, log_components=np.empty((0, count, self.n_rows)))
-        y, _ = empty._places()
-        return replace(self, log_components=components(y, np.arange(self.n_rows)))
+        logs = components(empty._outcomes, np.arange(self.n_rows))
+        return replace(self, log_components=logs)
 
     def is_half_of(self, nodes: Spaced) -> bool:
         """Whether these nodes are others at half their distance."""
@@ -255,7 +263,7 @@ class Spaced:
             rough = np.flatnonzero(~(doubt * share < _AS_GOOD).all(axis=1))
         if rough.size:
             some = slice(rough[0], rough[-1] + 1)  # equally spaced still
-            y = between._places()[0][some]
+            y = between._outcomes[some]
             between.log_components[:, some] = components(y, np.arange(self.n_rows))
             doubt[some] = 0.0
         return self._with(between, doubt)
@@ -303,12 +311,23 @@ class Spaced:
 
     def _shares(self, pools: Sequence[Integrand]) -> tuple[Array, Array]:
         """Shares of the nodes in the integrals, (pool, node, row), and the logs of these."""
-        rows = np.arange(self.n_rows)
-        with np.errstate(invalid="ignore"):
-            logs = np.stack([pool(self.log_components, rows) for pool in pools])
-            logs = logs + self._places()[1]
-            total = log_sum_exp(logs, axis=1)
-            return np.exp(logs - total[:, None]), total
+        share, total = zip(*map(self._share, pools), strict=True)
+        return np.stack(share), np.stack(total)
+
+    def _share(self, pool: Integrand) -> tuple[Array, Array]:
+        """Find them for one pool, (node, row) and (row,); kept for the next question about it."""
+        found = next((kept for kept in self._kept if kept[0] is pool), None)
+        if found is None:
+            with np.errstate(invalid="ignore"):
+                logs = pool(self.log_components, np.arange(self.n_rows)) + self._log_places
+                total = log_sum_exp(logs)
+                found = pool, np.exp(logs - total), total
+            self._kept[:] = [found]
+        return found[1:]
+
+    @cached_property
+    def _kept(self) -> list[tuple[Integrand, Array, Array]]:
+        return []
 
     def _seen_between(self, pools: Sequence[Integrand], total: Array) -> Array:
         """Relative error of the integrals that is seen at interpolated nodes, (pool, row).
@@ -320,17 +339,24 @@ class Spaced:
         if self.n_nodes < _NEAREST:
             return np.zeros(total.shape)
         rows = np.arange(self.n_rows)
+        between, interpolated = self._between
+        with np.errstate(invalid="ignore", over="ignore"):
+            logs = np.stack([pool(between.log_components, rows) for pool in pools])
+            pooled = np.exp(logs + between._log_places - total[:, None]).sum(axis=1)
+            return np.nan_to_num(np.maximum(np.abs(pooled - 1) - interpolated, 0)) / 2
+
+    @cached_property
+    def _between(self) -> tuple[Spaced, Array]:
+        """Interpolated nodes between these, and the error of integrals by them, (row,)."""
         between = replace(
             self, start=self.start + self.step / 2, log_components=_midway(self.log_components)
         )
-        log_places = between._places()[1]
         with np.errstate(invalid="ignore", over="ignore"):
-            logs = np.stack([pool(between.log_components, rows) for pool in pools])
-            pooled = np.exp(logs + log_places - total[:, None]).sum(axis=1)
-            here = np.exp(self.log_components + self._places()[1]).sum(axis=1)
-            known = np.exp(between.log_components + log_places).sum(axis=1) / here
-            interpolated = np.nan_to_num(np.abs(known - 1)).max(axis=0)
-            return np.nan_to_num(np.maximum(np.abs(pooled - 1) - interpolated, 0)) / 2
+            here, known = (
+                np.exp(nodes.log_components + nodes._log_places).sum(axis=1)
+                for nodes in (self, between)
+            )
+            return between, np.nan_to_num(np.abs(known / here - 1)).max(axis=0)
 
     def _at(self, place: Array, rows: Rows) -> Array:
         """Components at places counted in nodes, (point, row) → (K, point, row)."""
@@ -344,9 +370,8 @@ class Spaced:
         weights /= weights.sum(axis=0)
         result = np.zeros((len(self.log_components), *place.shape))
         left = np.clip(np.nan_to_num(np.floor(place)), 0, count - 2).astype(np.intp)
-        low, high = np.sort(
-            [self.log_components[:, left, rows], self.log_components[:, left + 1, rows]], axis=0
-        )
+        ends = self.log_components[:, left, rows], self.log_components[:, left + 1, rows]
+        low, high = np.fmin(*ends), np.maximum(*ends)
         with np.errstate(invalid="ignore"):
             for k in range(_NEAREST):
                 result += weights[k] * self.log_components[:, near + k, rows]

@@ -152,19 +152,18 @@ class _Gatherer:
             {label: pit[name] for name, label in together.items() if name in pit},
         )
 
-    def densities(self, chosen: Sequence[Any]) -> Sequence[DensityPanel] | Missing:
+    def densities(
+        self, shown: Sequence[Any], positions: Sequence[int]
+    ) -> tuple[Sequence[DensityPanel] | Missing, Choice | Missing]:
+        """Predictions that are drawn, and those at positions among which the reader chooses."""
         fit = self.fit
         try:
             with self.collecting():
-                return density_panels(fit.predict(loo=fit.scores == "loo"), chosen)
+                prediction = fit.predict(loo=fit.scores == "loo")
+                panels = density_panels(prediction, [*shown, *positions])
         except UnsupportedError as error:
-            return Missing(error.text)
-
-    def choice(self, influence: Influence | Missing) -> Choice | Missing:
-        known = None if isinstance(influence, Missing) else influence
-        positions = worth_a_look(self.fit, known)
-        panels = self.densities(positions)
-        return panels if isinstance(panels, Missing) else Choice(positions, panels)
+            return Missing(error.text), Missing(error.text)
+        return panels[: len(shown)], Choice(positions, panels[len(shown) :])
 
     def pareto(self, why_not: str) -> pd.DataFrame | Missing:
         if self.fit.scores != "loo":
@@ -204,10 +203,10 @@ def gather_contents(
     comparison = gatherer.comparison(methods, cv, why_not)
     calibration = gatherer.calibration(why_not)
     shown = typical(fit.observations.values[:, 0]) if obs is None else list(obs)
-    densities = gatherer.densities(shown)
-    choice: Choice | Missing = densities if isinstance(densities, Missing) else Missing(why_not)
-    if not why_not and not isinstance(densities, Missing):
-        choice = gatherer.choice(influence)
+    known = None if isinstance(influence, Missing) else influence
+    densities, choice = gatherer.densities(shown, [] if why_not else worth_a_look(fit, known))
+    if why_not:
+        choice = densities if isinstance(densities, Missing) else Missing(why_not)
     pareto = gatherer.pareto(why_not)
     of_influence = [] if isinstance(influence, Missing) else influence.remarks
     all_remarks = [*fit.remarks, *of_influence, *gatherer.remarks]

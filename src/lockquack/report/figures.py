@@ -39,6 +39,7 @@ def draw_inline(
     """
     require_matplotlib()
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     settings = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}
@@ -49,8 +50,10 @@ def draw_inline(
         figure.patch.set_visible(False)
         for axis in axes:
             axis.patch.set_visible(False)
+            for spine in axis.spines.values():  # on the edges of the axes, which are in it
+                spine.set_in_layout(False)
         written = StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})  # type: ignore[no-untyped-call]
     return _as_element(written.getvalue(), name)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lockquack.errors import NonFiniteError, ParameterError, ShapeError
 from lockquack.solvers.base import Array, Solution, with_rounding
 from lockquack.solvers.interior_point import EXTRA, log_terms
-from lockquack.solvers.simplex_qp import simplex_qp
+from lockquack.solvers.simplex_qp import simplex_qp, simplex_qp_near
 from lockquack.solvers.simplices_qp import Form, GroupForm, SimplicesQuadratic, simplices_qp
 
 #: The value, the gradient (K,) and the Hessian (K, K) of f at weights (K,).
@@ -294,6 +294,8 @@ def _model_minimum(problem: _Problem, point: _Point) -> Array:
     form = point.half_hessian
     linear = point.gradient / 2 - form.times(point.w)
     if isinstance(form, GroupForm) and not form.pull:
+        if len(linear) == 1:
+            return simplex_qp_near(form.blocks[0], linear[0], problem.alpha[0], point.w[0])[None]
         return simplex_qp(form.blocks, linear, problem.alpha).x
     return simplices_qp(form, linear, problem.alpha).x
 

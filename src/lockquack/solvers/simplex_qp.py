@@ -122,11 +122,18 @@ def simplex_qp(
     return Solution(*(_join(columns, batch) for columns in zip(*parts, strict=True)))
 
 
-def simplex_qp_near(Q: Array, c: Array, alpha: Array, start: Array) -> Array | None:
-    """Solve one problem with a prior on all weights by Newton's method, from weights near those.
+def simplex_qp_near(Q: Array, c: Array, alpha: Array, start: Array) -> Array:
+    """Return the weights of one problem, (K,), for which others are a good guess.
 
-    None where it does not converge to rounding; that is for :func:`simplex_qp`.
+    With a prior on all weights, Newton's method finds them from there, up to rounding; else, and
+    where it does not get that far, :func:`simplex_qp`.
     """
+    found = _by_newton(Q, c, alpha, start) if alpha.min() > 0 else None
+    return simplex_qp(Q, c, alpha).x if found is None else found
+
+
+def _by_newton(Q: Array, c: Array, alpha: Array, start: Array) -> Array | None:
+    """Go by Newton's steps that keep all weights above zero; None where they do not settle."""
     K = c.size
     matrix, w = np.ones((K + 1, K + 1)), start
     matrix[K, K] = 0.0
