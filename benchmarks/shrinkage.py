@@ -23,7 +23,7 @@ from scipy.stats import norm
 
 import lockquack as lq
 from lockquack.fitting.densities import Densities
-from lockquack.fitting.shrinkage import deal_folds, shrinkages
+from lockquack.fitting.shrinkage import beyond_constant, deal_folds, shrinkages
 from lockquack.fitting.varying import VaryingFitter
 from lockquack.jets import Array, Jet
 from lockquack.methods.gather import Gathered
@@ -153,7 +153,7 @@ def tried(fitter: VaryingFitter, counts: Array, seed: int) -> tuple[Array, list[
     for repetition in range(max(REPEATS.values())):
         folds = deal_folds(np.random.default_rng(seed + repetition), inside.size)
         scores = some.held_out_scores(grid, folds, ones, start)
-        apart.append(scores - scores[-1])
+        apart.append(beyond_constant(*scores, ones))
     found = [some.with_shrinkage(each).again(ones, start) for each in grid]
     return np.stack(apart), found
 

@@ -117,7 +117,14 @@ def _() -> Any:
     )
 
 
-@situation("the same, known at the data only", "H: no normaliser to check", "misled-score")
+@situation("a harmonic mean with a far model", "H: sees nothing but it", "misled-score")
+def _() -> Any:
+    y = outcomes(30)
+    models = {"right": normal(y, 0.0), "wide": normal(y, 0.3, 2.0), "far": normal(y, 100.0)}
+    return lq.combine(models, lq.Hoelder(-1.0), "hyvarinen")
+
+
+@situation("the superposition, known at the data only", "H: no normaliser to check", "misled-score")
 def _() -> Any:
     y = outcomes()
     return lq.quack({"right": arrays(y, 0.0), "far": arrays(y, 8.0)})
@@ -290,6 +297,13 @@ def _() -> Any:
     y = outcomes()
     y[3] = np.nan
     return lq.lock(two(y))
+
+
+@situation("nearly all case weight on one observation", "standard errors", "few-observations")
+def _() -> Any:
+    weights = np.ones(100)
+    weights[4] = 1e5
+    return lq.stack(two(outcomes(), weights=weights))
 
 
 @situation("two observations", "standard errors", "few-observations")

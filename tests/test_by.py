@@ -22,6 +22,7 @@ from lockquack.errors import (
     ShapeError,
     UnsupportedError,
 )
+from lockquack.fitting.shrinkage import beyond_constant
 from lockquack.report import sections
 from tests.helpers import lock, shown
 
@@ -194,6 +195,43 @@ def test_cross_validation_finds_what_there_is_and_no_more(models, x):
     assert "over constant weights" in repr(fit)
     nothing = np.random.default_rng(1).permutation(x)
     assert "do not ask for it" in repr(lq.stack(models, by=nothing))
+
+
+def members(rng, y):
+    noise = 0.05 * rng.normal(size=(2, 100))
+    return {
+        "a": lq.from_family("normal", y=y, mu=noise + 0.3, sigma=1.0),
+        "b": lq.from_family("normal", y=y, mu=noise - 0.3, sigma=1.3),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+@pytest.mark.parametrize("name", ["stack", "lock"])
+def test_groups_of_one_observation_are_no_reason_to_vary(name):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        models = members(rng, rng.normal(size=100))
+        fit = getattr(lq, name)(models, by=lq.Groups(np.arange(100)))
+        assert "do not ask for it" in repr(fit)
+
+
+def test_a_better_average_is_no_reason_to_vary():
+    """It is a constant too."""
+    scores, averages = np.array([[-1.0, -1.0], [-2.0, -4.0]]), np.array([[-1.0, -1.5], [-9.0, 0.0]])
+    apart = beyond_constant(scores, averages, np.ones(2))
+    np.testing.assert_array_equal(apart, [[0.0, 0.5], [0.0, 0.0]])
+
+
+def test_pairs_of_observations_that_go_together_are_one():
+    rng = np.random.default_rng(0)
+    pair = np.arange(100) // 2
+    y = np.where(rng.random(50) < 0.5, -1.0, 1.0)[pair] + rng.normal(size=100)
+    noise = 0.05 * rng.normal(size=(2, 100))
+    models = {
+        "low": lq.from_family("normal", y=y, mu=noise - 1.0, sigma=1.0),
+        "high": lq.from_family("normal", y=y, mu=noise + 1.0, sigma=1.0),
+    }
+    assert np.isfinite(lq.stack(models, by=lq.Groups(pair)).fitter.choice.shrinkage)
 
 
 @pytest.mark.filterwarnings("ignore:Only:lockquack.errors.LikelihoodWarning")

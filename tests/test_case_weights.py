@@ -14,6 +14,7 @@ import xarray as xr
 import lockquack as lq
 from lockquack.cli import main
 from lockquack.errors import (
+    IdentifiabilityWarning,
     LockquackWarning,
     ObservationMismatchError,
     ParameterError,
@@ -191,6 +192,23 @@ def test_twice_the_weights_make_nothing_more_certain():
     np.testing.assert_allclose(once.sandwich(), twice.sandwich(), rtol=1e-4, atol=1e-8)
     rates = [each.posterior(5, random_seed=1).attrs["learning_rate"] for each in (once, twice)]
     assert rates[0] == pytest.approx(2 * rates[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("few", [np.r_[1e5, np.ones(59)], np.r_[np.ones(5), np.zeros(55)]])
+def test_nearly_all_weight_on_a_few_shows_no_errors(few):
+    """The others do not show how much the few vary."""
+    rng = np.random.default_rng(2)
+    y, noise = rng.normal(size=60), 0.05 * rng.normal(size=(2, 100))
+    models = {
+        name: lq.from_family("normal", y=y, mu=noise + at, sigma=1.0, weights=few)
+        for name, at in (("a", 0.2), ("b", -0.6))
+    }
+    with pytest.warns(IdentifiabilityWarning, match="By their case weights, .* are worth [15],"):
+        fit = lq.stack(models)
+    assert np.isnan(fit.weights_se).all()
+    assert fit.to_dataframe()["diff_se"].isna().all()
+    table = lq.compare(models, ["stack", "equal"])
+    assert not {"worse", "noise"} & set(table["verdict"])
 
 
 def test_bootstrap_counts_are_weights_times_exponential_numbers():

@@ -43,6 +43,17 @@ def test_other_numbers_of_observations(rng):
         lq.lock({"a": normal(rng.normal(size=5)), "b": normal(rng.normal(size=4))})
 
 
+@pytest.mark.parametrize("dims", [("obs",), ("unit", "item")])
+def test_vectors_beside_their_components_are_told_apart_from_missing_rows(rng, dims):
+    y = rng.normal(size=(20, 2))
+    cells = xr.DataArray(y if dims[1:] else y.ravel(), dims=dims)
+    mu = rng.normal(size=(4, 10))
+    joint = lq.from_family("mv_normal", y=y, mu=mu[:, :, None, None] + np.zeros(2), cov=np.eye(2))
+    each = lq.from_family("normal", y=cells, mu=mu, sigma=1.0)
+    with pytest.raises(ObservationMismatchError, match=r"predicts vectors.*'mv_normal' with diag"):
+        lq.stack({"joint": joint, "each": each})
+
+
 def test_other_values_are_located(rng):
     y = rng.normal(size=5)
     other = y.copy()

@@ -101,7 +101,7 @@ def test_long_and_many_names_keep_the_table_readable(rng):
     assert max(map(len, text.splitlines())) <= 112
 
 
-@pytest.mark.parametrize("name", [1, None, "", "[lock]", ("a", "b")])
+@pytest.mark.parametrize("name", [1, None, "", "[lock]", ("a", "b"), "caf\udce9"])
 def test_model_names_are_strings(normals, name):
     with pytest.raises(LockquackError, match="Model names must be strings"):
         lq.lock({name: normals["left"]})

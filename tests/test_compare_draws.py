@@ -196,7 +196,7 @@ def test_recalibrated_and_by_groups(case):
 
 def test_what_cannot_be_is_said(case):
     models, y = case
-    with pytest.raises(UnsupportedError, match=r"'stack'.*known by draws of outcomes only"):
+    with pytest.raises(UnsupportedError, match=r"'stack'.*draws of outcomes.*'stack by CRPS'"):
         lq.compare(models, ["stack"])
     with pytest.raises(ParameterError, match="'crps', 'energy' or None"):
         lq.compare(models, rule="log")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lockquack as lq
-from lockquack.errors import NonFiniteError, ParameterError, SupportError
+from lockquack.errors import LikelihoodWarning, NonFiniteError, ParameterError, SupportError
 
 rng = np.random.default_rng(5)
 Y, DRAWS = rng.normal(size=6), rng.normal(size=(2, 40)) / 9
@@ -56,6 +56,18 @@ def test_log_densities_that_nobody_has(name, large, lazy):
     said = rf"{name} is {large:g}.* at chain 1, draw 3, observation 4. No .* is that large"
     with pytest.raises(NonFiniteError, match=said.replace("+", r"\+")):
         lq.lock({"one": lq.from_arrays(y=Y, **{**ARRAYS, name: values})}, scores="in-sample")
+
+
+def test_a_density_too_large_for_a_number_is_remarked_on_and_nothing_else():
+    rng = np.random.default_rng(0)
+    y, mu = rng.normal(size=30), 0.05 * rng.normal(size=(2, 50, 1))
+    models = {
+        name: lq.from_arrays(logp=800 - np.square(y - mu - at) / 2, y=y)
+        for name, at in (("a", 0.0), ("b", 0.5))
+    }
+    with pytest.warns(LikelihoodWarning) as caught:
+        lq.stack(models)
+    assert {each.category for each in caught} == {LikelihoodWarning}
 
 
 def test_values_that_cancel_are_noticed():

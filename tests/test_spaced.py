@@ -121,7 +121,7 @@ def halved_t():
 def test_far_out_nodes_that_are_halved_are_not_evaluated(halved_t):
     laid, halved, evaluated = halved_t
     assert 0 < evaluated < (laid.n_nodes - 1) / 2
-    y, _ = halved._places()
+    y = halved._outcomes
     wrong = np.abs(halved.log_components[0] - stats.t(8.0).logpdf(y))
     assert wrong[1::2].max() > 1e-12  # not evaluated indeed
     assert (wrong <= halved.doubt + 1e-13).all()
@@ -131,7 +131,7 @@ def test_far_out_nodes_that_are_halved_are_not_evaluated(halved_t):
 
 def test_doubt_about_nodes_matters_to_pools_that_have_mass_there(halved_t):
     _, halved, _ = halved_t
-    y, _ = halved._places()
+    y = halved._outcomes
     doubtful = replace(halved, doubt=np.where(np.abs(y) > 20, 1e-4, 0.0))
 
     def wide(logs, rows):

@@ -79,6 +79,14 @@ def test_names_do_not_move_the_cursor(folder):
     assert b"\x1b" not in done.stdout
 
 
+def test_files_named_in_another_encoding(folder):
+    (folder / os.fsdecode(b"caf\xe9.nc")).write_bytes((folder / "first.nc").read_bytes())
+    done = run(folder, "weights second.nc $'caf\\xe9.nc'")
+    assert rb"caf\xe9" in done.stdout
+    done = run(folder, "weights first.nc $'caf\\xe9'=second.nc")
+    assert b"can be written in UTF-8" in done.stderr
+
+
 def in_terminal(folder, *arguments, **environment):
     """Run a command in a terminal; return what it shows."""
     ours, theirs = pty.openpty()

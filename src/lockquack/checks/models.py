@@ -21,7 +21,7 @@ from lockquack.errors import (
 from lockquack.jets import Array
 from lockquack.models.labels import require_same_labels
 from lockquack.models.model import Model, sources_of
-from lockquack.models.observations import differing, in_brief
+from lockquack.models.observations import Observations, differing, in_brief
 from lockquack.models.source import Source
 from lockquack.remarks import Remark
 from lockquack.remarks.draws import Divergences, SingleChain
@@ -109,13 +109,28 @@ def require_same_observations(models: Sources) -> None:
         if a.n != b.n or (a.d != b.d and b.known):
             raise ObservationMismatchError(
                 f"Model {name!r} has {b.n} observations of {b.d} component(s), model {first!r} "
-                f"has {a.n} of {a.d}. All models must describe the same observations: where one "
-                "leaves some out, such as missing outcomes, fit the others without these too."
+                f"has {a.n} of {a.d}. All models must describe the same observations"
+                + _other_rows(a, b)
             )
         require_same_labels(f"Model {name!r}", b.labels, a.labels, of=f"model {first!r}")
         if b.known:
             _require_same_values(reference, model, first, name)
         _require_same_weights(reference, model, first, name)
+
+
+def _other_rows(a: Observations, b: Observations) -> str:
+    """Say what to do about models of other numbers of observations, or of components of these."""
+    if a.d == b.d or a.n * a.d != b.n * b.d:
+        return (
+            ": where one leaves some out, such as missing outcomes, fit the others without these "
+            "too."
+        )
+    return (
+        ". If these are the same numbers, one model predicts vectors, the other each component "
+        "by itself, which are different densities: make the latter a model of the vectors too, "
+        "such as 'mv_normal' with diagonal covariances, or `from_arrays` with log densities "
+        "summed over components."
+    )
 
 
 def _require_same_values(reference: Source, model: Source, first: str, name: str) -> None:

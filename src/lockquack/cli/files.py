@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +56,12 @@ def _source(argument: str) -> ModelFiles:
     paths = _expand(path)
     # 'fit-*.csv' is called fit
     stem = re.sub(r"[-_. ]*[*?\[].*", "", Path(path).stem) or paths[0].stem
-    return ModelFiles(name or stem, paths)
+    return ModelFiles(name or _as_text(stem), paths)
+
+
+def _as_text(stem: str) -> str:
+    """Bring the name of a file to letters that can be written, which its bytes need not be."""
+    return os.fsencode(stem).decode("utf-8", "backslashreplace")
 
 
 def _expand(path: str) -> tuple[Path, ...]:
@@ -75,7 +81,7 @@ def _join_chains(sources: Sequence[ModelFiles]) -> list[ModelFiles]:
         path = source.paths[0]
         single = len(source.paths) == 1 and source.is_csv and path.exists() and is_cmdstan(path)
         # A name of its own says that it is a model of its own.
-        if not single or source.name != path.stem:
+        if not single or source.name != _as_text(path.stem):
             joined[f"{len(joined)} {source.name}"] = source
             continue
         program, chain = cmdstan_run(path)
@@ -85,6 +91,6 @@ def _join_chains(sources: Sequence[ModelFiles]) -> list[ModelFiles]:
                 "already. Say which files belong together: NAME='FILES*.csv'."
             )
         seen.add((program, chain))
-        before = joined.get(program, ModelFiles(program or path.stem, ()))
+        before = joined.get(program, ModelFiles(program or source.name, ()))
         joined[program] = ModelFiles(before.name, (*before.paths, path))
     return list(joined.values())

@@ -33,7 +33,7 @@ from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import ParameterError, UnsupportedError
 from lockquack.files.fits import save_fit
 from lockquack.fitting.recalibration import RECALIBRATED
-from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, Curvature, expand_around
+from lockquack.fitting.uncertainty import Curvature, are_too_few, expand_around
 from lockquack.jets import Array
 from lockquack.methods.fit import fit as fit_models
 from lockquack.methods.fitted import Fitted
@@ -404,7 +404,7 @@ class Combination(Fitted):
     @property
     def _has_few_observations(self) -> bool:
         """Whether there are too few observations for standard errors."""
-        return self.observations.n < FEWEST_OBSERVATIONS
+        return are_too_few(self.observations.n, self.observations.weights)
 
     @property
     def _weights_se(self) -> Array:

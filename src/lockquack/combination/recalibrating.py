@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from lockquack.draws.blocks import HELD_OUT
 from lockquack.errors import UnsupportedError
 from lockquack.fitting.recalibration import RECALIBRATED, BetaFit, Recalibration, fit_beta
-from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
+from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, are_too_few
 from lockquack.jets import Array, bare
 from lockquack.methods.recalibrated import recalibrated_jet
 from lockquack.models.model import already_said
@@ -26,7 +26,7 @@ from lockquack.remarks.calibration import (
 )
 from lockquack.rules.base import Pooled
 from lockquack.rules.wishes import INTEGRAL, NEIGHBOURS
-from lockquack.totals import counted, counting
+from lockquack.totals import counting, effective_number
 
 if TYPE_CHECKING:
     from lockquack.combination.combination import Combination
@@ -120,10 +120,11 @@ def _require_suited(fit: Combination) -> None:
             "give a distribution of them together. Combine models of one component to recalibrate "
             "its predictions."
         )
-    if counted(observations.weights, observations.n) < FEWEST_OBSERVATIONS:
+    if are_too_few(observations.n, observations.weights):
         raise UnsupportedError(
             f"Fewer than {FEWEST_OBSERVATIONS} observations do not tell whether predictions are "
-            f"calibrated; there are {counted(observations.weights, observations.n)}."
+            f"calibrated; there are {round(effective_number(observations.weights, observations.n))}"
+            f"{'' if observations.weights is None else ', by their case weights'}."
         )
     for name, model in fit._require_models().items():
         if any(edge.joined for edge in model.likelihood.edges):

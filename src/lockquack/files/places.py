@@ -95,8 +95,9 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     disturb each other: one of their results stays, whole.
     """
     path = require_place(path)
-    if _is_device(path):
-        yield path  # a device or a pipe cannot be replaced
+    if _is_device(path):  # a device or a pipe cannot be replaced
+        with _naming_what_is_full(path):
+            yield path
         return
     place = path.resolve()
     unfinished = _beside(place)

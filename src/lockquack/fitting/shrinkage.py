@@ -71,8 +71,23 @@ def deal_folds(rng: np.random.Generator, n: int, folds: int = _FOLDS) -> list[ND
     return [np.sort(part) for part in np.array_split(rng.permutation(n), min(folds, n))]
 
 
-def choose(grid: Array, scores: Array, counts: Array) -> Choice:
-    """Choose the λ of the best held-out score, (λ, n), if that is a standard error above constant.
+def beyond_constant(scores: Array, averages: Array, counts: Array) -> Array:
+    """Held-out scores of every λ minus those of constant weights, (λ, n).
+
+    Constant weights are those that score best, or the average of the weights of this λ if its
+    scores, ``averages``, are better: an average of many weights, each of them pulled to the others,
+    may be better than the best constant weights, and that is not because they vary.
+    """
+    better = total(averages, counts) > total(scores[-1], counts)
+    constant = np.where(better[:, None], averages, scores[-1])
+    with np.errstate(invalid="ignore"):
+        return np.where(scores == constant, 0.0, scores - constant)  # minus infinity too
+
+
+def choose(grid: Array, apart: Array, counts: Array) -> Choice:
+    """Choose the λ of the best held-out score, if that is a standard error above constant weights.
+
+    ``apart`` is the distance to these, (λ, n).
 
     The best of several scores is often so by chance: of 500 simulated data sets of 200 observations
     in which constant weights are right, taking the best λ found others in 40 to 50 of 100, and lost
@@ -80,8 +95,6 @@ def choose(grid: Array, scores: Array, counts: Array) -> Choice:
     less there, and more where weights do vary; on data sets that none was made for they cannot be
     told apart (``benchmarks/shrinkage.py``).
     """
-    with np.errstate(invalid="ignore"):
-        apart = np.where(scores == scores[-1], 0.0, scores - scores[-1])  # minus infinity too
     gains, errors = total(apart, counts), error_of_total(apart, counts)
     best = int(np.argmax(gains))
     chosen = best if gains[best] > errors[best] else grid.size - 1
@@ -90,5 +103,5 @@ def choose(grid: Array, scores: Array, counts: Array) -> Choice:
         tuple(grid.tolist()),
         tuple(gains.tolist()),
         tuple(errors.tolist()),
-        scores.shape[1],
+        apart.shape[1],
     )

@@ -10,7 +10,7 @@ from lockquack.fitting.objective import Objective
 from lockquack.jets import Array
 from lockquack.operators.space import Mask, Space, contrasts
 from lockquack.solvers.differences import central_differences, hessian
-from lockquack.totals import deviations
+from lockquack.totals import deviations, effective_number
 
 #: Observations from which standard errors and intervals are shown. Of fewer, a bootstrap interval
 #: of 90 % contains the right weight in less than three of four cases, of two in one of three.
@@ -19,6 +19,14 @@ FEWEST_OBSERVATIONS = 10
 _FLAT = 1e-9
 #: Weight, in units of an equal one, below which a model is not on the active face.
 INACTIVE = 1e-3
+
+
+def are_too_few(n: int, case_weights: Array | None) -> bool:
+    """Whether observations, by their case weights, are too few for standard errors.
+
+    Where a few of them have nearly all of the weight, the others do not show how much these vary.
+    """
+    return round(effective_number(case_weights, n)) < FEWEST_OBSERVATIONS
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from lockquack.fitting.shrinkage import (
     FEWEST,
     MOST_GROUPS,
     Choice,
+    beyond_constant,
     choose,
     deal_folds,
     shrinkages,
@@ -109,6 +110,18 @@ class VaryingObjective(Objective):
     @override
     def scores(self, x: Array) -> Array:
         return self.constant.scores(self.parameters(x))
+
+    def held_out(self, x: Array, others: Array) -> Array:
+        """Score by weights fitted to other observations, and by the average of these, (2, n).
+
+        ``others`` is how many observations each function is known from, (B,). Where that is none,
+        the average is all there is.
+        """
+        v = self.functions(x)
+        average = np.concatenate([others / others.sum() @ v, x[v.size :]])
+        known = self.basis.share @ (others > 0) > 0
+        there = np.where(known, self.parameters(x), average[:, None])
+        return np.stack([self.constant.scores(there), self.constant.scores(average)])
 
     @override
     def scores_each(self, x: Array) -> Array:
@@ -251,7 +264,7 @@ class VaryingFitter(Fitter):
         grid = shrinkages(some.stiffness(counts, constant))
         folds = deal_folds(rng, chosen.size)
         scores = some.held_out_scores(grid, folds, counts, some.objective.same_everywhere(constant))
-        return choose(grid, scores, counts)
+        return choose(grid, beyond_constant(scores[0], scores[1], counts), counts)
 
     def _for_choice(
         self, chosen: NDArray[np.intp], rng: np.random.Generator
@@ -282,17 +295,24 @@ class VaryingFitter(Fitter):
     def held_out_scores(
         self, grid: Array, folds: Sequence[NDArray[np.intp]], counts: Array, start: Array
     ) -> Array:
-        """Score each fold by weights fitted to the others, (λ, n)."""
-        scores = np.empty((grid.size, self.objective.n_obs))
+        """Score each fold by weights fitted to the others, and by their average, (2, λ, n)."""
+        scores = np.empty((2, grid.size, self.objective.n_obs))
         fitters = [self.with_shrinkage(each) for each in grid]
         for fold in folds:
             held_out, within = self.objective.at(fold), counts.copy()
             within[fold] = 0.0
+            others = self.known_without(fold, counts)
             x = start
             for row in reversed(range(grid.size)):  # from constant weights on
                 x = fitters[row].again(within, x)
-                scores[row, fold] = held_out.scores(x)
+                scores[:, row, fold] = held_out.held_out(x, others)
         return scores
+
+    def known_without(self, fold: NDArray[np.intp], counts: Array) -> Array:
+        """Say from how many observations each function is known without a fold, (B,)."""
+        within = counts.copy()
+        within[fold] = 0.0
+        return np.asarray(self.objective.basis.share.T @ within)
 
     @override
     def solve(self) -> Solution:

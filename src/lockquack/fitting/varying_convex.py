@@ -131,12 +131,12 @@ class VaryingConvexFitter(VaryingFitter):
         some = grid[np.isfinite(grid)]
         found = self._solve_folds(within, counts, some, start)
         constant = self.with_shrinkage(np.inf)
-        scores = np.empty((grid.size, self.objective.n_obs))
+        scores = np.empty((2, grid.size, self.objective.n_obs))
         for at, fold in enumerate(folds):
-            held_out = self.objective.at(fold)
-            for row in range(some.size):
-                scores[row, fold] = held_out.scores(found[row, at])
-            scores[-1, fold] = held_out.scores(constant.again(within[at], start))
+            held_out, others = self.objective.at(fold), self.known_without(fold, counts)
+            x = [*found[:, at], constant.again(within[at], start)]
+            for row, each in enumerate(x):
+                scores[:, row, fold] = held_out.held_out(each, others)
         return scores
 
     def _solve_folds(self, within: Array, counts: Array, grid: Array, start: Array) -> Array:
@@ -222,14 +222,14 @@ class VaryingQuadraticFitter(VaryingConvexFitter):
     def held_out_scores(
         self, grid: Array, folds: Sequence[NDArray[np.intp]], counts: Array, start: Array
     ) -> Array:
-        scores = np.empty((grid.size, self.objective.n_obs))
+        scores = np.empty((2, grid.size, self.objective.n_obs))
         parts = [self._quadratic(counts, fold) for fold in folds]
         whole = [sum(each, np.zeros_like(each[0])) for each in zip(*parts, strict=True)]
         for fold, (sums, c) in zip(folds, parts, strict=True):
-            held_out = self.objective.at(fold)
+            held_out, others = self.objective.at(fold), self.known_without(fold, counts)
             found = self._solve_path(whole[0] - sums, whole[1] - c, grid)
             for row, x in enumerate(found):
-                scores[row, fold] = held_out.scores(x)
+                scores[:, row, fold] = held_out.held_out(x, others)
         return scores
 
     def _solve_path(self, sums: Array, c: Array, grid: Array) -> Array:

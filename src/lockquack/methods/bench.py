@@ -21,7 +21,7 @@ from lockquack.jets import Array
 from lockquack.methods.examine import examine_edges
 from lockquack.methods.folds import Fold
 from lockquack.methods.gather import Gathered, gather, grant
-from lockquack.methods.method import Method
+from lockquack.methods.method import Method, method_for
 from lockquack.methods.solving import solve
 from lockquack.methods.suspicious_outcomes import examine_outcomes
 from lockquack.models.model import Model, sources_of
@@ -272,8 +272,9 @@ class Bench:
         if self.distance is not None and not method.kind.resamples:
             method = replace(method, rule=self.distance)  # it decides nothing
         operator, rule = method.operator, method.rule
-        if self.why_no_log and not rule.is_by_distance:
-            raise UnsupportedError(self.why_no_log)
+        if self.why_no_log and self.distance is not None and not rule.is_by_distance:
+            instead = method_for(Linear(), self.distance).label
+            raise UnsupportedError(f"{self.why_no_log} Mix such models by {instead!r}.")
         if rule.needs_derivatives:
             if self.why_no_h:
                 raise UnsupportedError(self.why_no_h)

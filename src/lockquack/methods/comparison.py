@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
+from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, are_too_few
 from lockquack.jets import Array
 from lockquack.methods.bench import Bench, Row
 from lockquack.methods.gather import unit_of
 from lockquack.methods.verdicts import (
     FEW,
     SIMILAR,
-    are_too_few,
     differences,
     error_if_enough,
     judge,

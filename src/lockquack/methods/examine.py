@@ -15,7 +15,7 @@ from lockquack.fitting.fitters import convex_relative
 from lockquack.fitting.identifiability import collinear, duplicates
 from lockquack.fitting.influence import changes_of, deciding, shortlist
 from lockquack.fitting.objective import Objective
-from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
+from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS, are_too_few
 from lockquack.jets import Array, softmax
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import Gathered
@@ -43,7 +43,7 @@ from lockquack.remarks.weights import (
 )
 from lockquack.rules import Rule
 from lockquack.solvers.base import Solution
-from lockquack.totals import counting, error_of_total
+from lockquack.totals import counting, effective_number, error_of_total
 from lockquack.words import WEIGHTED_BY_LOG
 
 #: Share of the sampling error that the Monte Carlo error may reach before it is a concern.
@@ -121,9 +121,11 @@ def examine_draws(fitter: Fitter) -> list[Remark]:
 
 def examine_size(fitter: Fitter) -> list[Remark]:
     """Remark on observations that are too few for standard errors."""
-    n = fitter.objective.n_obs
-    few = n < FEWEST_OBSERVATIONS and fitter.resamples and fitter.objective.K > 1
-    return [FewObservations(n, FEWEST_OBSERVATIONS)] if few else []
+    n, weights = fitter.objective.n_obs, fitter.objective.case_weights
+    if not (are_too_few(n, weights) and fitter.resamples and fitter.objective.K > 1):
+        return []
+    worth = round(effective_number(weights, n))
+    return [FewObservations(worth, FEWEST_OBSERVATIONS, weighted=weights is not None)]
 
 
 def examine_influence(fit: Fitted) -> list[Remark]:

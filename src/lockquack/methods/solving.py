@@ -174,8 +174,14 @@ class _Trials:
     unseen: tuple[int, ...] = ()
 
     def hidden(self, objective: Objective, solution: Solution) -> Positions:
-        """Return the models that the score does not see, where they cost the others much."""
+        """Return the models that the score does not see, where they cost the others much.
+
+        Where the best of all is hidden by others, as by one far away in a harmonic mean, it is not
+        the one to leave out.
+        """
         hidden = unseen(objective, solution.x)
+        if hidden[best_alone(objective)]:
+            return np.zeros(0, dtype=np.intp)
         cost = cost_of(hidden, objective.mean_weights(solution.x), objective.n_counted)
         out = np.flatnonzero(hidden if cost > SMALL else ())
         self.unseen += tuple(out.tolist())

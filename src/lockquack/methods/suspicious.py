@@ -120,7 +120,8 @@ def _mass(at: Array, logp: Array) -> float:
     """
     if not _is_function(at, logp):
         return 0.0
-    return float((np.exp(np.minimum(logp[1:], logp[:-1])) * np.diff(at)).sum())
+    with np.errstate(over="ignore"):
+        return float((np.exp(np.minimum(logp[1:], logp[:-1])) * np.diff(at)).sum())
 
 
 def _is_function(at: Array, values: Array) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lockquack.draws.diagnostics import NOISE_ERRORS
-from lockquack.fitting.uncertainty import FEWEST_OBSERVATIONS
+from lockquack.fitting.uncertainty import are_too_few
 from lockquack.jets import Array
 from lockquack.totals import counted, deviations, error_of_total, total
 
@@ -55,11 +55,6 @@ def error_if_enough(scores: Array, case_weights: Array | None) -> Array:
     if are_too_few(scores.shape[-1], case_weights):
         return np.full(scores.shape[:-1], np.nan)
     return error_of_total(scores, case_weights)
-
-
-def are_too_few(n: int, case_weights: Array | None) -> bool:
-    """Whether the observations are too few to tell how much totals would differ for others."""
-    return counted(case_weights, n) < FEWEST_OBSERVATIONS
 
 
 def simultaneous_limit(

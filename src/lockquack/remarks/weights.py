@@ -85,12 +85,19 @@ class FewObservations(Remark):
     )
     example = (2, 10)
 
+    #: By their case weights: of equal weights, how many would say as much.
     count: int
     wanted: int
+    weighted: bool = False
 
     def _message(self) -> str:
+        observations = (
+            f"By their case weights, the observations are worth {self.count}"
+            if self.weighted
+            else f"There are {self.count} observation(s)"
+        )
         return (
-            f"There are {self.count} observation(s), too few for standard errors and intervals, "
+            f"{observations}, too few for standard errors and intervals, "
             f"which need at least {self.wanted}. A few other observations could change "
             "these weights completely."
         )

@@ -34,9 +34,10 @@ def as_models(models: Any) -> dict[str, Model]:
     if not given:
         raise LockquackError("There are no models to combine.")
     for name in given:
-        if not isinstance(name, str) or not name or name.startswith("["):
+        if not isinstance(name, str) or not name or name.startswith("[") or not _is_text(name):
             raise LockquackError(
-                f"Model names must be strings, not empty and not beginning with '['; got {name!r}."
+                "Model names must be strings that can be written in UTF-8, not empty and not "
+                f"beginning with '['; got {name!r}."
             )
     found = {}
     for name, each in given.items():
@@ -45,6 +46,10 @@ def as_models(models: Any) -> dict[str, Model]:
         with naming(f"Model {name!r}"):
             found[name] = as_model(each)
     return found
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def as_model(
