@@ -87,7 +87,9 @@ def loo(groups, **options):
 
 
 def compared(parts):
-    return arviz_stats.compare({name: loo(groups) for name, groups in parts.groups.items()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas, about ArviZ
+        return arviz_stats.compare({name: loo(groups) for name, groups in parts.groups.items()})
 
 
 FORMS = ["container", "tree", "str.nc", "Path.nc", "str.zarr", "folder", "elpd", "model"]

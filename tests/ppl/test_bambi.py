@@ -207,10 +207,11 @@ def test_missing_outcomes_are_those_that_bambi_drops():
     assert got.observations.kept.rows.tolist() == sorted(set(range(N)) - {3, 7})
 
 
-@pytest.mark.filterwarnings("ignore::lockquack.errors.ParetoWarning")
 def test_a_table_of_predictors_is_called_newdata():
     model, idata, _ = gaussian()
-    fit = lq.equal({"a": from_bambi(model, idata)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LockquackWarning)
+        fit = lq.equal({"a": from_bambi(model, idata)})
     table = pd.DataFrame({"x": [1.0, 2.0], "g": ["a", "b"]})
     for wrong in (lambda: fit.predict(table), lambda: fit.predict(data=table)):
         with pytest.raises(ParameterError, match="newdata="):
