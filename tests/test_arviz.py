@@ -86,6 +86,12 @@ def loo(groups, **options):
     return arviz_stats.loo(xr.DataTree.from_dict(groups), **options)
 
 
+def compared(parts):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas, about ArviZ
+        return arviz_stats.compare({name: loo(groups) for name, groups in parts.groups.items()})
+
+
 FORMS = ["container", "tree", "str.nc", "Path.nc", "str.zarr", "folder", "elpd", "model"]
 
 
@@ -284,6 +290,13 @@ def test_outcomes_that_contradict_the_container_are_refused(parts):
         (lambda parts: {"a": None}, "Model 'a' is a NoneType"),
         (lambda parts: {"a": {"x": 1}}, "Model 'a' is a dict"),
         (lambda parts: {"a": pd.Series(parts.y)}, r"Model 'a' is a Series.*from_arrays"),
+        (
+            lambda parts: {"a": compared(parts)},
+            "Model 'a' .*az.compare has no draws: give the dict",
+        ),
+        (lambda parts: compared(parts), "az.compare has no draws: give the dict"),
+        (lambda parts: {"a": parts.groups["left"]["log_likelihood"]}, "group .* give all of idata"),
+        (lambda parts: {"a": np.zeros((2, 3, 4))}, r"from_arrays\(.* \(chain, draw, observation"),
         (lambda parts: {1: loo(parts.groups["left"])}, "names must be strings"),
         (lambda parts: {}, "no models"),
     ],

@@ -551,6 +551,22 @@ def test_new_covariates(rng):
         fit.predict(models=list(there.values()))
 
 
+def test_models_of_a_fit_from_a_file_are_given_beside_new_data(rng, tmp_path):
+    models, _, _ = regressions(rng)
+    fit = lock(models)
+    fit.save(tmp_path / "fit.nc")
+    loaded = lq.load(tmp_path / "fit.nc")
+    x = rng.normal(size=(3, 2))
+    data = {"x": {"both": x, "first": x[:, :1]}}
+    with pytest.raises(UnsupportedError, match="as models=, beside the new data"):
+        loaded.predict(**data)
+    for y in (None, rng.normal(size=3)):
+        got, expected = loaded.predict(y, models=models, **data), fit.predict(y, **data)
+        np.testing.assert_array_equal(got.mean(), expected.mean())
+    with pytest.raises(ParameterError, match="lacks 'first'"):
+        loaded.predict(models={"both": models["both"]}, **data)
+
+
 def test_one_covariate_matrix_for_all(rng):
     x = rng.normal(size=(30, 1))
     y = x[:, 0] + rng.normal(size=30)

@@ -273,3 +273,23 @@ def test_folds_of_a_grid_are_in_its_order():
         {"one": model}, ["lock"], scores="held-out", cv=np.repeat(np.arange(N) // 2, 2)
     )
     pd.testing.assert_frame_equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+@pytest.mark.parametrize("index", [SHUFFLED, SHUFFLED.astype(float), pd.Index(SHUFFLED, name="id")])
+def test_numbers_in_another_order_are_refused_where_outcomes_have_no_labels(index):
+    model, given = normal(Y), pd.Series(np.arange(1.0, N + 1), index=index)
+    ways = {
+        "by": lambda values: lq.stack({"a": model, "b": normal(Y, 0.5)}, by=values, shrinkage=1.0),
+        "weights": model.with_weights,
+    }
+    for name, take in ways.items():
+        with pytest.raises(
+            ObservationMismatchError,
+            match=rf"{name} is numbered 0 to 5 in another order \(3.*sort_index.*to_numpy",
+        ):
+            take(given)
+        for fine in (given.sort_index(), given.to_numpy(), given.set_axis(NAMES)):
+            take(fine)
+    with pytest.raises(ObservationMismatchError, match="by is numbered"):
+        lq.lock({"a": model, "b": normal(Y, 0.5)}, by=pd.DataFrame({"z": given}))

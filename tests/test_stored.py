@@ -202,7 +202,7 @@ def test_models_without_them_are_refused(given, models, what):
     }[what]()
     assert left.source.outcome_draws is None
     fit = quietly(lq.equal, {"left": left, "right": models["right"]})
-    with pytest.raises(UnsupportedError, match=r"model 'left' has no predictive draws"):
+    with pytest.raises(UnsupportedError, match="Model 'left' .*, and it has no predictive draws"):
         fit.pit()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -193,7 +194,40 @@ def test_missing_outcomes_are_those_that_bambi_drops():
     model, idata = fitted("y ~ x", draws, data=data, dropna=True)
     seen = np.arange(N) != 3
     exact = lq.from_family("normal", y=Y[seen], mu=ETA[..., seen], sigma=SIGMA)
-    assert_same_jets(from_bambi(model, idata), exact)
+    got = from_bambi(model, idata)
+    assert_same_jets(got, exact)
+    assert got.observations.describe(5) == "observation 6"
+    assert (
+        got.observations.label(Y[seen]).coords["obs_id"].values.tolist()
+        == DATA.index[seen].tolist()
+    )
+    assert f"left out: 1 of {N}" in repr(got)
+    predictors = data.assign(x=data["x"].where(data.index != 7), unused=np.nan)
+    got = from_bambi(*fitted("y ~ x", draws, data=predictors, dropna=True))
+    assert got.observations.kept.rows.tolist() == sorted(set(range(N)) - {3, 7})
+
+
+def test_a_table_of_predictors_is_called_newdata():
+    model, idata, _ = gaussian()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LockquackWarning)
+        fit = lq.equal({"a": from_bambi(model, idata)})
+    table = pd.DataFrame({"x": [1.0, 2.0], "g": ["a", "b"]})
+    for wrong in (lambda: fit.predict(table), lambda: fit.predict(data=table)):
+        with pytest.raises(ParameterError, match="newdata="):
+            wrong()
+    with pytest.raises(ShapeError, match=r"fitted to 12 rows; there are 2 outcomes.* newdata="):
+        fit.predict(table[["x"]])
+    assert fit.predict(newdata=table).mean().sizes == {"obs_id": 2}
+
+
+@pytest.mark.parametrize("name", ["bambi", "pymc"])
+def test_libraries_that_are_not_installed(monkeypatch, name):
+    model, idata, _ = gaussian()
+    monkeypatch.setitem(sys.modules, name, None)
+    make = {"bambi": from_bambi, "pymc": from_pymc}[name]
+    with pytest.raises(ImportError, match=rf"needs {name}.* pip install 'lockquack\[{name}\]'"):
+        make(model, idata)
 
 
 # What has no Hyvärinen score

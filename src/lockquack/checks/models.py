@@ -112,7 +112,10 @@ def require_same_observations(models: Sources) -> None:
                 f"has {a.n} of {a.d}. All models must describe the same observations"
                 + _other_rows(a, b)
             )
-        require_same_labels(f"Model {name!r}", b.labels, a.labels, of=f"model {first!r}")
+        # Of rows that are merely numbered, nobody said that these are their labels.
+        alike = a.numbered == b.numbered
+        labels = {dim: own for dim, own in b.labels.items() if alike or dim not in b.coords}
+        require_same_labels(f"Model {name!r}", labels, a.labels, of=f"model {first!r}")
         if b.known:
             _require_same_values(reference, model, first, name)
         _require_same_weights(reference, model, first, name)

@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from lockquack.arithmetic import methods_in_own_arithmetic
+from lockquack.checks.models import require_same_observations
 from lockquack.combination import (
     averaging,
     diagnosing,
@@ -25,7 +26,7 @@ from lockquack.combination import (
 )
 from lockquack.combination.influence import influence
 from lockquack.combination.log_scores import find_log_scores
-from lockquack.combination.new_data import move_models, require_new_models
+from lockquack.combination.new_data import move_models, require_used
 from lockquack.combination.shortcut import shortcut
 from lockquack.combination.table import to_dataframe
 from lockquack.combination.varying import read_new
@@ -38,13 +39,14 @@ from lockquack.jets import Array
 from lockquack.methods.fit import fit as fit_models
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.method import METHODS
-from lockquack.models.model import Model
+from lockquack.models.model import Model, sources_of
 from lockquack.operators.pool import Pool
 from lockquack.prediction.prediction import Prediction
 from lockquack.remarks.draws import HardlyAnyDraws
 from lockquack.remarks.weights import ModelsAlike
 from lockquack.report import write_report
 from lockquack.report.table import as_html, as_text
+from lockquack.sources.reading import as_models
 
 #: Bootstrap replicates behind the standard errors in the table.
 _REPLICATES = 400
@@ -174,7 +176,8 @@ class Combination(Fitted):
             :func:`lock`, or by name.
         models
             The same models made for other observations, by name, for sources that cannot be taken
-            to new data by themselves; those without weight may be left out.
+            to new data by themselves; those without weight may be left out. With ``y`` or data,
+            the models of the fit, where it was read from a file.
         progressbar
             Whether to show progress; by default in a terminal only.
         **data
@@ -212,17 +215,16 @@ class Combination(Fitted):
             raise ParameterError(
                 "Other observations cannot be left out of the models; drop loo=True."
             )
-        if models is not None and (y is not None or data):
-            raise ParameterError("Give models= of the new observations, or y and data; not both.")
         pool, keep = self._pool_at(by).without_unused()
         names = [name for name, use in zip(self.names, keep, strict=True) if use]
-        if models is None:
-            own = self._require_models()
-            used = {name: own[name] for name in names}
+        if models is None or y is not None or data:
+            own = self._require_models() if models is None else as_models(models)
+            used = require_used(own, names, self.names)
             number = pool.x.shape[1] if pool.varies else None
             moved = move_models(used, y, data, own, self.observations, number)
         else:
-            moved = require_new_models(models, names, self.names)
+            moved = require_used(as_models(models), names, self.names)
+            require_same_observations(sources_of(moved))
         observations = next(iter(moved.values())).observations
         if self.design is not None:
             read_new(self, by, observations)  # must fit together
@@ -448,6 +450,6 @@ class Combination(Fitted):
         if self.models is None:
             raise UnsupportedError(
                 "A combination read from a file has no models. Give them to predict, as models=, "
-                "or fit it again from the models to evaluate or diagnose them."
+                "beside the new data, or fit it again from the models to evaluate or diagnose them."
             )
         return self.models

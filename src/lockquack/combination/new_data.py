@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lockquack.checks.models import require_same_observations
 from lockquack.errors import LockquackError, ParameterError, SupportError, unknown_name
 from lockquack.jets import Array
-from lockquack.models.model import Model, sources_of
+from lockquack.models.model import Model
 from lockquack.models.observations import Observations
-from lockquack.sources.reading import as_models
 
 
 def move_models(
@@ -63,23 +61,19 @@ def _moved(
     return moved
 
 
-def require_new_models(
-    models: Mapping[str, Any], used: Sequence[str], names: tuple[str, ...]
+def require_used(
+    given: Mapping[str, Model], used: Sequence[str], names: tuple[str, ...]
 ) -> dict[str, Model]:
-    """Check models that the user made for new observations; return those that have weight."""
-    given = as_models(models)
+    """Check the names of models; return those that have weight."""
     unknown = [name for name in given if name not in names]
     if unknown:
         raise unknown_name("model", unknown[0], names)
     missing = [name for name in used if name not in given]
     if missing:
         raise ParameterError(
-            f"models= lacks {missing[0]!r}, which has weight in the combination. Give its "
-            "predictions of the new observations too."
+            f"models= lacks {missing[0]!r}, which has weight in the combination. Give it too."
         )
-    moved = {name: given[name] for name in used}
-    require_same_observations(sources_of(moved))
-    return moved
+    return {name: given[name] for name in used}
 
 
 def _placeholder_outcomes(

@@ -21,7 +21,7 @@ from lockquack.methods.fitted import Fitted
 from lockquack.methods.gather import Gathered
 from lockquack.methods.suspicious import examine_numbers
 from lockquack.models.model import sources_of
-from lockquack.models.observations import Observations
+from lockquack.models.observations import Observations, agreed
 from lockquack.models.source import Source
 from lockquack.operators.pool import Pool
 from lockquack.prediction.examine import examine_pareto, examine_quadrature
@@ -348,7 +348,7 @@ def examine_tails(models: Mapping[str, Source], pool: Pool) -> list[Remark]:
     heavy = heaviest_tail(models, pool)
     if heavy is not None:
         observation, slope = heavy
-        place = next(iter(models.values())).observations.describe(observation)
+        place = agreed(model.observations for model in models.values()).describe(observation)
         raise ImproperError(
             f"The combination has no normaliser at {place}: far out its density goes like "
             f"distance^{slope:.3g}, and less than -1 is needed. The score does not notice. Use "

@@ -141,6 +141,8 @@ class Features(Covariate):
         given = self.values
         if isinstance(given, pd.DataFrame):
             row_values("by", given.iloc[:, 0], observations)  # for its labels
+        if observations is not None and observations.kept is not None:
+            given = observations.kept.of("by", np.asarray(given))
         rows = as_numeric("by", np.asarray(given), ParameterError).astype(np.float64)
         if rows.ndim != 2 or (observations is not None and len(rows) != observations.n):
             n = "new observation" if observations is None else f"of {observations.n} observations"

@@ -124,6 +124,30 @@ def require_same_order(name: str, got: Numeric, expected: Numeric, of: str = "y"
         )
 
 
+def require_counted_in_order(name: str, got: Labels) -> None:
+    """Refuse numbers from 0 as labels that are not in order, where the other side has no labels.
+
+    Such numbers are most often the index of a table that was sorted or shuffled.
+
+    Examples
+    --------
+    >>> require_counted_in_order("by", {"obs": np.array([0, 2, 1])})
+    Traceback (most recent call last):
+    lockquack.errors.ObservationMismatchError: by is numbered 0 to 2 in another order (0, 2, ...)...
+    """
+    for labels in got.values():
+        count = np.arange(len(labels))
+        if labels.dtype.kind not in "iuf" or np.array_equal(labels, count):
+            continue
+        if np.array_equal(np.sort(labels), count):
+            raise ObservationMismatchError(
+                f"{name} is numbered 0 to {len(labels) - 1} in another order ({labels[0]}, "
+                f"{labels[1]}, ...), and the observations have no labels. Bring it into their "
+                "order by these numbers, .sort_index() of a table; if the two belong together as "
+                "they stand, drop the numbers, .to_numpy()."
+            )
+
+
 def _same_set(a: Numeric, b: Numeric) -> bool:
     return sorted(map(str, a)) == sorted(map(str, b))
 

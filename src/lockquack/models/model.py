@@ -360,6 +360,8 @@ def _as_html(source: Source) -> str:
     }
     if source.case_weights is not None:
         facts["case weights"] = f"sum {source.case_weights.sum():g}"
+    if observations.kept is not None:
+        facts["rows left out"] = str(observations.kept)
     if source.outcome_draws is not None:
         facts["predictive draws"] = "yes: for the calibration of mixtures"
     rows = "".join(

@@ -20,6 +20,7 @@ from lockquack.models.labels import (
     from_pandas,
     labels_of,
     only_counts,
+    require_counted_in_order,
     require_same_labels,
     require_same_order,
     storable,
@@ -34,6 +35,30 @@ COMPONENT_DIM = "component"
 SAMPLE_DIMS = ("chain", "draw")
 #: The dimensions that draws and results have besides those of the observations.
 RESERVED_DIMS = ("model", *SAMPLE_DIMS)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Which rows of the data remain, where others were left out because values are missing."""
+
+    rows: NDArray[np.intp]  # positions among all rows
+    total: int
+    #: Whether the observations have labels of the user's; else they are labelled by ``rows``.
+    labelled: bool
+
+    def of(self, what: str, given: Any) -> Any:
+        """Take the rows that remain of values of all rows; leave other values as they are."""
+        if np.shape(given)[:1] != (self.total,):
+            return given
+        if not isinstance(given, xr.DataArray):
+            return (given if hasattr(given, "dtype") else np.array(given, dtype=object))[self.rows]
+        if not self.labelled:
+            require_counted_in_order(what, labels_of(given))
+            given = given.drop_vars([given.dims[0]], errors="ignore")
+        return given.isel({given.dims[0]: self.rows})
+
+    def __str__(self) -> str:
+        return f"{self.total - len(self.rows)} of {self.total}, for missing values"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +81,8 @@ class Observations:
     weights: Array | None = None  # (n,), read-only
     #: Labels that results do not show: the rows of a table that pandas only counted.
     counted: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    #: Which rows of the data these are; None: all, or not known.
+    kept: Kept | None = None
 
     @classmethod
     def unlabelled(cls, values: Array, weights: Array | None = None) -> Observations:
@@ -71,6 +98,16 @@ class Observations:
     def weighted(self, weights: Any) -> Observations:
         """Return the same observations with case weights, in the same order or labelled alike."""
         return replace(self, weights=_read_weights(weights, self))
+
+    def as_kept(self, rows: NDArray[np.intp], total: int) -> Observations:
+        """Return the same as the rows that remain of so many; without labels, these number them."""
+        coords = self.coords or {self.dims[0]: rows}
+        return replace(self, coords=coords, kept=Kept(rows, total, bool(self.coords)))
+
+    @property
+    def numbered(self) -> bool:
+        """Whether their only labels are the positions of the rows that remain."""
+        return self.kept is not None and not self.kept.labelled
 
     @property
     def known(self) -> bool:
@@ -111,13 +148,18 @@ class Observations:
         return {**self.counted, **self.labels}
 
     def describe(self, index: int) -> str:
-        """Name one observation for a message: its position and, where there are, its labels."""
+        """Name one observation for a message: its position and, where there are, its labels.
+
+        The position is that among all rows, also where some were left out.
+        """
         position = np.unravel_index(index, self.shape)
         labels = [
             f"{dim}={self.coords[dim][i]}"
             for dim, i in zip(self.dims, position, strict=True)
             if dim in self.coords
         ]
+        if self.kept is not None:
+            index, labels = int(self.kept.rows[index]), labels if self.kept.labelled else []
         return f"observation {index}" + (f" ({', '.join(labels)})" if labels else "")
 
     def label(
@@ -164,11 +206,14 @@ class Observations:
 def agreed(each: Iterable[Observations]) -> Observations:
     """Return the observations that several models share, once it is known that they do.
 
-    They are those of the first model that knows the outcomes, which have the name that the first
-    model gives them that names them.
+    They are those of the first model that knows the outcomes, or, if that has no labels, of one
+    that knows which rows were left out; with the name that the first model gives them that names
+    them.
     """
     given = list(each)
     first = next((observations for observations in given if observations.known), given[0])
+    if not first.coords:
+        first = next((other for other in given if other.known and other.kept), first)
     names = (observations.name for observations in given)
     return replace(first, name=next((name for name in names if name is not None), None))
 
@@ -234,16 +279,21 @@ def row_values(
     """Read something of any kind that is known of each observation, in their order.
 
     Labels, where there are any, must be those of the observations. Missing entries of masked
-    arrays are None. Without observations, the values are taken as they come.
+    arrays are None. Without observations, the values are taken as they come. Where rows were left
+    out, values of all rows do as well.
     """
     if observations is None or len(observations.dims) == 1:
         dim = OBS_DIM if observations is None else observations.dims[0]
         is_column = isinstance(given, pd.DataFrame) and given.shape[1] == 1
         table = given.iloc[:, 0] if is_column else given
         given = from_pandas(table, dim, "", named=False) if isinstance(table, pd.Series) else given
+    if observations is not None and observations.kept is not None:
+        given = observations.kept.of(what, given)
     if isinstance(given, xr.DataArray) and observations is not None:
         given = string_dims(given)
         require_same_labels(what, labels_of(given), observations.index)
+        if not observations.index:
+            require_counted_in_order(what, labels_of(given))
         if set(given.dims) == set(observations.dims):
             given = given.transpose(*observations.dims).values.reshape(-1)
     try:
@@ -270,6 +320,8 @@ def as_support(given: Any) -> tuple[float, float]:
 def _read_weights(given: Any, observations: Observations) -> Array | None:
     """Read case weights; None where every observation counts once."""
     labelled = from_pandas(given, observations.dims[0], COMPONENT_DIM)
+    if observations.kept is not None:
+        labelled = observations.kept.of("weights", labelled)
     if isinstance(labelled, xr.DataArray):
         labelled = _on_grid(string_dims(labelled), observations)
     values = np.array(as_numeric("weights", labelled, ParameterError), dtype=np.float64)
@@ -305,9 +357,7 @@ def _on_grid(given: xr.DataArray, observations: Observations) -> xr.DataArray:
             labels = storable(given.indexes[theirs])
             require_same_order("weights", labels, observations.coords[own])
     if given.ndim == 1 and given.shape == observations.shape and not observations.coords:
-        # An index that only counts is no label of y, but another order of it is another order.
-        for own_labels in labels_of(given).values():
-            require_same_order("weights", own_labels, np.arange(observations.n))
+        require_counted_in_order("weights", labels_of(given))
     return given
 
 

@@ -455,11 +455,12 @@ class Source(ABC):
     def describe(self) -> str:
         """Say in a line what it is of, and how large."""
         grid = " × ".join(f"{dim}: {size}" for dim, size in self.observations.sizes.items())
-        weights = self.case_weights
+        weights, kept = self.case_weights, self.observations.kept
         return (
             f"{self.likelihood.description}; chain: {self.n_chains}, draw: {self.n_draws}, "
             f"{grid}, components: {self.observations.d}"
             + ("" if weights is None else f", case weights: {weights.sum():g}")
+            + ("" if kept is None else f", left out: {kept}")
         )
 
     def __repr__(self) -> str:

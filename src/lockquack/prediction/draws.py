@@ -221,9 +221,10 @@ def _require_known(
     for name, model in models.items():
         has_draws = model.outcome_draws is not None or model.can.draw
         if not (has_draws or (evaluable_too and model.can.evaluate)):
+            other = "it" if name == unknown else f"model {name!r}"
             raise UnsupportedError(
-                f"Model {unknown!r} {models[unknown].known_where}, and model {name!r} has no "
-                "predictive draws. Make all models with from_family or a PPL adapter, or read "
+                f"Model {unknown!r} {models[unknown].known_where}, and {other} has no predictive "
+                "draws. Make all models with from_family or a PPL adapter, or read "
                 "all from files with a group posterior_predictive: one outcome for each draw of "
                 "the log likelihood."
             )

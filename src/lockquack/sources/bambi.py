@@ -18,8 +18,15 @@ from lockquack.models.model import Model
 from lockquack.models.observations import SAMPLE_DIMS, as_observations
 from lockquack.models.source import Source
 from lockquack.models.transformed import on_natural_scale
-from lockquack.sources.bambi_newdata import as_frame, explaining, require_known
+from lockquack.sources.bambi_newdata import (
+    as_frame,
+    complete_rows,
+    explaining,
+    require_known,
+    require_outcomes,
+)
 from lockquack.sources.bambi_response import Response, Rows
+from lockquack.sources.libraries import library
 from lockquack.sources.pymc import read_tree
 from lockquack.sources.pymc_outcomes import ATOMS, parts_of
 from lockquack.sources.pytensor_rewriting import Variable, rebuilt
@@ -88,8 +95,7 @@ def from_bambi(
     >>> lq.from_bambi(model, model.fit())  # doctest: +SKIP
     <Model Normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
     """
-    import bambi as bmb
-
+    bmb = library("bambi", "bambi")
     if not isinstance(model, bmb.Model):
         raise UnsupportedError(f"from_bambi needs a bambi.Model; got a {type(model).__name__}.")
     if not model.built:
@@ -99,6 +105,10 @@ def from_bambi(
     frame = as_frame(model, newdata, {})
     rows = fitted.response.original() if frame is None else fitted.response.at(frame)
     source = fitted.source(rows, frame)
+    complete = complete_rows(model, fitted.response.names)
+    if frame is None and not complete.all() and complete.sum() == source.n_obs:
+        kept = source.observations.as_kept(np.flatnonzero(complete), complete.size)
+        source = replace(source, observations=kept)
     fitted.require_agreement(source, frame)
     if frame is None and fitted.response.mark != "weighted":  # Bambi stores weighted ones so
         source = replace(source, stored=stored_log_likelihood(tree, fitted.response.stored_name))
@@ -134,9 +144,12 @@ class _Fitted:
         for beside in (rows.trials, rows.lower, rows.upper):
             lengths |= set() if beside is None else {len(beside)}
         if lengths - {observations.n}:
+            has, remedy = "newdata has", ""
+            if newdata is None:
+                has = "The model was fitted to"
+                remedy = " Give the predictors of other rows as newdata=, a DataFrame."
             raise ShapeError(
-                f"{'newdata has' if newdata is not None else 'The model was fitted to'} "
-                f"{max(lengths)} rows; there are {observations.n} outcomes."
+                f"{has} {max(lengths)} rows; there are {observations.n} outcomes.{remedy}"
             )
         source = self._graph(parameters, rows).source(observations, self.rebuild)
         is_cut = self.response.is_cut and not source.likelihood.discrete
@@ -145,6 +158,8 @@ class _Fitted:
     def rebuild(self, y: Any, /, newdata: Any = None, **columns: Any) -> Source:
         """Make the model at other outcomes and predictors."""
         frame = as_frame(self.model, newdata, columns)
+        if frame is None:
+            require_outcomes(y, np.asarray(self.response.original().y))
         again = replace(self, log_marginal_likelihood=None)
         return again.source(self.response.unmarked(y, frame), frame)
 

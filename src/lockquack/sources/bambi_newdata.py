@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from lockquack.errors import LockquackError, ParameterError, ShapeError, unknown_name
+from lockquack.jets import Numeric
 from lockquack.numeric import and_more
 
 
@@ -22,8 +24,10 @@ def as_frame(model: Any, newdata: Any, columns: Mapping[str, Any]) -> pd.DataFra
             f"newdata must be a DataFrame, one row for each observation; got a "
             f"{type(newdata).__name__}."
         )
-    for name in columns:
+    for name, given in columns.items():
         if name not in model.data.columns:
+            if isinstance(given, pd.DataFrame):
+                raise ParameterError(f"{name}= is a DataFrame: give it as newdata=.")
             raise unknown_name("column", name, sorted(needed_columns(model)))
     try:
         frame = pd.DataFrame(newdata if newdata is not None else {})
@@ -33,10 +37,25 @@ def as_frame(model: Any, newdata: Any, columns: Mapping[str, Any]) -> pd.DataFra
         raise ShapeError(f"The columns of newdata differ in length. ({error})") from error
 
 
+def require_outcomes(y: Any, own: Numeric) -> None:
+    """Refuse a table of predictors in the place of the outcomes."""
+    if isinstance(y, pd.DataFrame) and y.shape[1] != np.atleast_2d(own.T).shape[0]:
+        raise ParameterError(
+            f"The outcomes y are a DataFrame with the columns {', '.join(map(str, y))}. To predict "
+            "the rows of a table, give it by name: newdata=."
+        )
+
+
 def needed_columns(model: Any) -> set[str]:
     """Columns of the data that the right sides of the formulas use."""
     terms = [term for design in _designs(model) for term in _terms(design)]
     return {name for term in terms for name in term.var_names} & set(model.data.columns)
+
+
+def complete_rows(model: Any, response: set[str]) -> NDArray[np.bool_]:
+    """Mark the rows of the data in which no variable of the formulas is missing."""
+    used = needed_columns(model) | (response & set(model.data.columns))
+    return np.asarray(model.data[sorted(used)].notna().all(axis=1))
 
 
 def require_known(model: Any, newdata: pd.DataFrame) -> None:

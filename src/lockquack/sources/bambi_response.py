@@ -51,6 +51,11 @@ class Response:
         return str(self.term.name)
 
     @property
+    def names(self) -> set[str]:
+        """Names of the variables in it."""
+        return set(self.term.term.var_names)
+
+    @property
     def stored_name(self) -> str:
         """What it is called among stored log likelihoods."""
         return str(self.term.alias or self.term.name)

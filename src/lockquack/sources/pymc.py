@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.errors import LockquackError, ShapeError, UnsupportedError, in_brief
@@ -24,6 +25,7 @@ from lockquack.models.observations import SAMPLE_DIMS, Observations, as_observat
 from lockquack.models.transformed import on_natural_scale
 from lockquack.numeric import as_numeric
 from lockquack.sources.datatree import as_tree
+from lockquack.sources.libraries import library
 from lockquack.sources.probing import is_lagged
 from lockquack.sources.pymc_data import Containers
 from lockquack.sources.pymc_outcomes import (
@@ -143,8 +145,7 @@ def _source_of(model: Any, tree: xr.DataTree, var_name: str | Sequence[str] | No
 
 
 def _require_pymc(model: Any, tree: xr.DataTree) -> None:
-    import pymc as pm
-
+    pm = library("pymc", "pymc")
     if not isinstance(model, pm.Model):
         raise UnsupportedError(
             f"from_pymc needs a pm.Model; got a {type(model).__name__}. For a model of Bambi, use "
@@ -194,6 +195,8 @@ class _Reader:
     observed: Numeric
     dims: tuple[str, ...]
     coords: Mapping[str, pd.Index[Any]]
+    #: Which rows have outcomes, (row,); None: all.
+    seen: NDArray[np.bool_] | None
 
     @classmethod
     def of(cls, model: Any, rvs: Sequence[Variable], posterior: xr.Dataset) -> _Reader:
@@ -226,6 +229,9 @@ class _Reader:
         )
         labels = {dim: model.coords.get(dim) for dim in whole.dims}
         labels |= {} if whole.components is None else {whole.dims[-1]: whole.components}
+        seen = _seen_rows(outcomes)
+        if seen is not None and (rows_of := labels[whole.dims[0]]) is not None:
+            labels[whole.dims[0]] = np.asarray(rows_of)[seen]
         return cls(
             outcomes,
             graph,
@@ -233,6 +239,7 @@ class _Reader:
             whole.observed,
             whole.dims,
             {dim: pd.Index(each) for dim, each in labels.items() if each is not None},
+            seen,
         )
 
     def source(self, graph: LogDensityGraph | None = None) -> GraphSource:
@@ -249,7 +256,19 @@ class _Reader:
         except LockquackError:
             raise
         except Exception as error:  # whatever PyTensor does with arrays that do not fit
+            if self.seen is not None:
+                raise self._masked() from error
             raise self.containers.explain(error, data, observations) from error
+
+    def _masked(self) -> UnsupportedError:
+        """Say why a model with imputed outcomes cannot be taken to other rows."""
+        rows = np.asarray(self.seen)
+        return UnsupportedError(
+            f"PyMC imputed {np.sum(~rows)} missing outcomes: the model takes {rows.sum()} of "
+            f"{rows.size} rows, which is part of it, so that it cannot predict other rows. Build "
+            f"the same model from the {rows.sum()} rows with outcomes, and give it to from_pymc "
+            "with the same draws, which need not be drawn again."
+        )
 
     def _made(
         self, graph: LogDensityGraph, observations: Observations, *, original: bool = True
@@ -270,7 +289,23 @@ class _Reader:
                     f"{self.dims}."
                 )
             y = xr.DataArray(values, dims=self.dims, coords=self.coords if original else None)
-        return as_observations(y, component_dim)
+        read = as_observations(y, component_dim)
+        if self.seen is None or not original:
+            return read
+        return read.as_kept(np.flatnonzero(self.seen), self.seen.size)
+
+
+def _seen_rows(outcomes: Sequence[Outcome]) -> NDArray[np.bool_] | None:
+    """Return the rows with outcomes, which must be the same for all variables; None: all."""
+    each = [outcome.seen for outcome in outcomes]
+    known = [seen for seen in each if seen is not None]
+    if known and not (len(known) == len(each) and all((known[0] == seen).all() for seen in known)):
+        raise UnsupportedError(
+            f"The variables {', '.join(o.name for o in outcomes)} have missing outcomes in "
+            "different rows, so that no row of the others belongs to each. Drop incomplete rows "
+            "before sampling."
+        )
+    return each[0]
 
 
 def _known(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockquack.errors import UnsupportedError
 from lockquack.jets import Numeric
@@ -37,6 +38,8 @@ class Outcome:
     joint: bool
     #: The ``pm.Data`` container that the outcomes are observed in, if it is one.
     container: Variable | None
+    #: Which rows have outcomes, (row,); None: all.
+    seen: NDArray[np.bool_] | None = None
 
     @property
     def name(self) -> str:
@@ -87,11 +90,31 @@ def outcomes_of(model: Any, rvs: Sequence[Variable]) -> list[Outcome]:
         logp = rebuilt(_plain_log_density(rv, logp), _linked(model, rv, rvs, free))
         _require_observations(rv, y, logp)
         joint = logp.ndim == 0
-        named = model.named_vars_to_dims.get(rv.name) or ()
+        # Where values are missing, PyMC gives the observed ones a name of their own.
+        whole = model.named_vars.get(rv.name.removesuffix("_observed"), rv)
+        named = model.named_vars_to_dims.get(whole.name) or ()
+        seen = _seen(rv, whole)
         dims = tuple(named) if len(named) == y.ndim else (None,) * y.ndim
         logp = terms_of(logp) if joint else logp
-        found.append(Outcome(rv, known, y, logp, dims, joint, _container(model, rv)))
+        found.append(Outcome(rv, known, y, logp, dims, joint, _container(model, rv), seen))
     return found
+
+
+def _seen(rv: Variable, whole: Variable) -> NDArray[np.bool_] | None:
+    """Read from the graph of an outcome with imputed values which of its rows are observed.
+
+    Those of a grid are in its order. None where no values are imputed.
+    """
+    from pytensor.graph.basic import Constant
+
+    for variable in variables_of([whole]):
+        node = variable.owner
+        if node is None or len(node.inputs) != 3 or node.inputs[1] is not rv:
+            continue
+        mask = node.inputs[2]
+        if isinstance(mask, Constant) and mask.dtype == "bool":
+            return np.asarray(mask.data).ravel()
+    return None
 
 
 def _linked(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import xarray as xr
 
 from lockquack.errors import LockquackError, ParameterError, UnsupportedError, naming
@@ -21,8 +22,11 @@ from lockquack.words import MAKE_MODEL
 
 #: How to make a model of arrays, whosever they are.
 _OF_ARRAYS = dict.fromkeys(
-    ("numpy", "dask", "jax", "xarray", "pandas"), "lq.from_arrays(logp=..., y=y)"
+    ("numpy", "dask", "jax", "xarray", "pandas"),
+    "lq.from_arrays(logp=..., y=y) of its log densities, (chain, draw, observation)",
 )
+#: Columns of the table that ArviZ makes of several models, in any of its versions.
+_COMPARED = {"rank", "weight", "se", "dse"}
 
 
 def as_models(models: Any) -> dict[str, Model]:
@@ -100,7 +104,7 @@ def _named(models: Any) -> Mapping[Any, Any]:
     if isinstance(models, Mapping) and not is_container(models) and not is_elpd(models):
         return models
     raise LockquackError(
-        f"models must be a dict of name → model, got {type(models).__name__}. "
+        f"models must be a dict of name → model, got {type(models).__name__}. {_hint(models)}"
         "Example: lock({'a': from_arrays(...), 'b': from_family(...)}) or stack({'a': idata, "
         "'b': 'b.nc'})."
     )
@@ -121,8 +125,23 @@ def _require_one_file(path: Path) -> None:
 _ZARR = (".zgroup", ".zmetadata", "zarr.json")
 
 
+def _hint(given: Any) -> str:
+    """Say what to give in place of something that ArviZ made of models, or a part of one."""
+    if isinstance(given, pd.DataFrame) and set(given.columns) >= _COMPARED:
+        return (
+            "A table of az.compare has no draws: give the dict that it was made of, as in "
+            "lq.stack(idatas), whose weights are like those of the table. "
+        )
+    if isinstance(given, xr.Dataset) or (isinstance(given, xr.DataTree) and not given.is_root):
+        return "If it is a group of a container, such as idata.log_likelihood, give all of idata. "
+    return ""
+
+
 def _remedy(given: Any) -> str:
-    """Say how to make a model of something else."""
+    """Say how to make a model of something else, or what to give in its place."""
+    hint = _hint(given)
+    if hint:
+        return hint.strip()
     library = type(given).__module__.split(".")[0]
     how = {**MAKE_MODEL, **_OF_ARRAYS, "lockquack": "lq.Model(source)"}.get(library)
     return f"Make it a model first: {how or 'by lq.from_pymc, lq.from_family or their like'}."
