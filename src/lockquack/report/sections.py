@@ -184,7 +184,9 @@ def _picture_of_weights(fit: Combination) -> str:
         0.7 + (0.38 if "phases" in fit.parameters else 0.26) * len(fit.names),
     )
     origin = fit.fitter.intervals_from
-    return figure(drawn, f"Weights, with intervals of 45 % (thick) and 90 % from {origin}.")
+    return figure(
+        drawn, f"Weights, with intervals of 90 % (thin) and of half as much (thick) from {origin}."
+    )
 
 
 def _varying_weights(fit: Combination) -> list[str]:
