@@ -155,6 +155,10 @@ def model_list() -> str:
     return table(["outcome", "model", "errors", "covariates"], rows)
 
 
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
 def write_page(results: dict[str, Any]) -> str:
     """Put everything into Markdown."""
     sets = collect(results)
@@ -164,7 +168,7 @@ def write_page(results: dict[str, Any]) -> str:
     return TEMPLATE.read_text().format(
         count=len(sets),
         observations=f"{sum(each.n for each in sets):,}",
-        repeats=min(each.repeats for each in sets),
+        repeats=_times(min(each.repeats for each in sets)),
         minutes=f"{sum(each.seconds for each in sets) / 60:.0f}",
         summary=summary(sets, methods),
         by_kind=by_kind(sets, others),

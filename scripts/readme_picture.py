@@ -21,15 +21,16 @@ PANELS = (
 
 def draw(path: Path) -> None:
     """Write the picture."""
-    figure = Figure(figsize=(10, 1.9), layout="constrained")
-    axes = figure.subplots(1, len(PANELS), sharex=True, sharey=True)
+    # Two by two, so that the titles can be read on a telephone.
+    figure = Figure(figsize=(6, 2.7), layout="constrained")
+    axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for axis, (title, curve) in zip(axes, PANELS, strict=True):
         for part, colour in zip(component_curves(), (BLUE, ORANGE), strict=True):
             axis.plot(GRID, part.density, color=GREY if curve else colour, lw=1 if curve else 2)
         if curve:
             axis.fill_between(GRID, curve.density, color=GREEN, alpha=0.25, lw=0)
             axis.plot(GRID, curve.density, color=GREEN, lw=2)
-        axis.set_title(title, loc="left", fontsize=11)
+        axis.set_title(title, loc="left", fontsize=15)
         axis.set_xlim(-4.5, 4.5)
         axis.set_xticks([])
         axis.set_yticks([])

@@ -374,6 +374,17 @@ def test_the_printed_table_fits_a_page(table):
     assert "w(model 29)" in widened._repr_html_()
 
 
+def test_differences_that_round_to_nothing_have_no_sign(rng):
+    y = rng.normal(size=30)
+    models = {
+        name: lq.from_family("normal", y=y, mu=np.full((2, 30), mu), sigma=1.0)
+        for name, mu in (("a", 0.0), ("b", 1e-5))
+    }
+    table = lq.compare(models, ["stack"])
+    assert table["elpd_diff"].min() < 0.0
+    assert set(table.rounded()["diff"]) == {"0.0"}
+
+
 def test_weights_share_a_column_where_each_would_not_fit(rng):
     y = rng.normal(size=120)
     names = [f"a model with a name of its own, {k}" for k in range(3)]

@@ -236,6 +236,21 @@ def test_predictive_draws_alone_are_measured_and_recalibrated(rng):
     assert table["crps"].iloc[0] < table["crps"].iloc[1]
 
 
+def test_rows_without_a_mean_are_named(rng):
+    y = rng.standard_t(2, size=30)
+    mu = 0.1 * rng.normal(size=(2, 30))
+    nu = rng.uniform(0.7, 3.0, size=(2, 30))
+    models = {
+        "t": lq.from_family("student_t", y=y, nu=nu, mu=mu, sigma=1.0),
+        "normal": lq.from_family("normal", y=y, mu=mu, sigma=2.0),
+    }
+    table = quiet(lq.compare, models, ["equal"], metrics=True)
+    assert "for a mean: " in repr(table)
+    named = table.without_mean.rpartition(": ")[2].rstrip(".").split(", ")
+    assert sorted(named) == ["equal", "t"]
+    assert quiet(lq.compare, models, ["equal"]).without_mean == ""
+
+
 def test_compare_measures_what_was_held_out(rng):
     y = 2.0 * rng.normal(size=60)
     mu = 0.05 * rng.normal(size=(2, 50))

@@ -6,11 +6,13 @@ import sys
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
 
 import lockquack as lq
+from lockquack.errors import ParameterError
 from lockquack.paper import plot_operators
 from lockquack.plots import plot_compare, plot_pit, plot_weights
 from lockquack.plots.style import GREY, model_colours, short_names
@@ -271,6 +273,13 @@ def test_compare_is_drawn_best_on_top(models):
     assert [text.get_text() for text in ax.texts] == list(table["verdict"])
     points = np.concatenate([line.get_xdata() for line in ax.lines if line.get_marker() == "o"])
     np.testing.assert_allclose(np.sort(points), np.sort(table["elpd_diff"]))
+
+
+def test_tables_of_arviz_are_left_to_arviz():
+    theirs = pd.DataFrame({"elpd_diff": [0.0, -1.0], "dse": [0.0, 1.0]}, index=["a", "b"])
+    for table in (theirs, "table"):
+        with pytest.raises(ParameterError, match=r"lq\.compare.*az\.plot_compare"):
+            plot_compare(table)
 
 
 def test_compare_without_log_scores(models):

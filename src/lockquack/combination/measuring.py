@@ -48,7 +48,9 @@ def metrics(
         ranked probability score, smaller is better; ``coverage_0.9``, the share of outcomes inside
         central intervals, and ``width_0.9``, their mean width; ``rmse`` of the means, and ``r2``,
         their share of the variance, :math:`1 - \sum (y - m)^2 / \sum (y - \bar y)^2`. Where a
-        measure is not known, it is NaN. Components of vector outcomes count as outcomes. With case
+        measure is not known, it is NaN; ``rmse`` and ``r2`` also where predictions have no mean,
+        such as a mixture with a Student t of one degree of freedom or less in some draws.
+        Components of vector outcomes count as outcomes. With case
         weights, sums and averages are weighted.
 
     Examples

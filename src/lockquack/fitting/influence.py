@@ -36,9 +36,8 @@ from lockquack.operators.space import Mask, contrasts
 from lockquack.totals import error_of_total, total
 
 #: Weight that must move to other models without an observation that decides, its share in the sum
-#: of squares of all such moves, and standard errors by which the others contradict it. Over eleven
-#: kinds of ordinary outcomes, with models that were fitted to them, one is found in 4 of 100 fits
-#: by the Hyvärinen score, in 2 by the log score (40 observations; fewer of 100).
+#: of squares of all such moves, and standard errors by which the others contradict it. How
+#: often one is found among ordinary outcomes is counted by ``benchmarks/remarks.py``.
 _MOVES, _SHARE, _CONTRADICTED = 0.25, 0.4, 1.0
 #: Observations that are looked at closely, by either of two rough measures.
 _CLOSELY = 8

@@ -145,6 +145,17 @@ class Comparison(pd.DataFrame):
             return ""
         return f"Standard errors of fewer than {FEW} observations are rough."
 
+    @property
+    def without_mean(self) -> str:
+        """Which rows have no RMSE because their predictions have no mean; empty where none."""
+        if "rmse" not in self.attrs["metrics"]:
+            return ""
+        names = self.index[self["crps"].notna() & self["rmse"].isna()]
+        listed = ", ".join(map(str, names))
+        return (
+            f"No rmse and r2, because tails are too heavy for a mean: {listed}." if listed else ""
+        )
+
     def rounded(self, width: int = _WIDTH) -> pd.DataFrame:
         """Return what fits into that many letters, rounded for reading.
 
@@ -246,7 +257,7 @@ class Comparison(pd.DataFrame):
     def _around(self, width: int) -> tuple[list[str], list[str]]:
         """Lines above and below a table of that many letters across."""
         why, how = self.attrs["why_led"], self.attrs.get("left_out_by", [])
-        said = (self.legend(width), why, *how, self.caution, *self.left_out())
+        said = (self.legend(width), self.without_mean, why, *how, self.caution, *self.left_out())
         return [self.heading, self.advice], [line for line in said if line]
 
 
@@ -387,7 +398,7 @@ def _flags(behind: Array, doubtful: Array, in_nats: bool) -> list[str]:
 
 
 def _text(value: float, digits: int) -> str:
-    return "" if np.isnan(value) else f"{value:.{digits}f}"
+    return "" if np.isnan(value) else f"{value:z.{digits}f}"
 
 
 def _decimals(value: float) -> int:

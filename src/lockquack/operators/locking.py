@@ -15,7 +15,7 @@ from lockquack.registry import require_known
 
 
 class Locking(Operator):
-    r"""Log-linear pooling: the product of the densities, each to the power of its weight.
+    r"""Log-linear pooling, the weighted geometric mean of the models' densities, normalised.
 
     .. math:: q(y) \propto \prod_k \pi_k(y)^{w_k}, \qquad w \ge 0, \; \sum_k w_k = 1
 

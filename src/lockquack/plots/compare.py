@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from lockquack.arithmetic import own_arithmetic
 from lockquack.draws.diagnostics import NOISE_ERRORS
+from lockquack.errors import ParameterError
 from lockquack.plots.style import (
     BLACK,
     BLUE,
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Draw the table of :func:`compare`: each method's difference to the best, with its error.
 
-    The same picture with every version of ArviZ, whose own ``az.plot_compare`` takes the table
-    too. Points are differences in total score to the best method with two paired standard errors
-    on either side; hollow points are noise, pale ones unclear.
+    The same picture with every version of ArviZ, whose own ``az.plot_compare`` takes this table
+    too, and draws those of ``az.compare``, which have no verdicts. Points are differences in total
+    score to the best method with two paired standard errors on either side; hollow
+    points are noise, pale ones unclear.
 
     Parameters
     ----------
@@ -53,6 +55,7 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     >>> ax.get_yticklabels()[0].get_text()
     'lock'
     """
+    _require_verdicts(table)
     name, diff, error = _leading(table)
     known = table[table[diff].notna()]
     ax = new_axes(ax, 0.8 + 0.24 * len(known))
@@ -69,6 +72,14 @@ def plot_compare(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="x", labelsize=SMALL)
     ax.set_xlabel(f"held-out {name}, difference to the best ± {NOISE_ERRORS:g} se", fontsize=TEXT)
     return ax
+
+
+def _require_verdicts(table: Any) -> None:
+    if not isinstance(table, pd.DataFrame) or "verdict" not in table:
+        raise ParameterError(
+            "plot_compare draws what lq.compare(models) returns, and this has no column 'verdict'; "
+            f"got {type(table).__name__}. What az.compare returns, az.plot_compare draws."
+        )
 
 
 #: Scores by which a table may be ranked, the first that it has: name, difference, its error.

@@ -320,10 +320,12 @@ class Prediction:
         Returns
         -------
         xarray.DataTree
-            ``posterior_predictive`` (one chain, draws, observations) and ``observed_data``, as
-            ArviZ takes them; ``sampling_stats`` where there are diagnostics for each observation:
+            ArviZ's groups ``posterior_predictive`` (one chain, draws, observations) and
+            ``observed_data``; ``sampling_stats`` where there are diagnostics for each observation:
             ``acceptance``, ``ess``, ``pareto_k``, ``log_norm`` and its error. A warning tells
-            where they are bad.
+            where they are bad. ``az.summary`` of every ArviZ takes
+            ``draws["posterior_predictive"].to_dataset()``; the tree itself is for ArviZ 1.0 and
+            later.
 
         Examples
         --------
@@ -411,9 +413,11 @@ class Prediction:
             Columns: the share of outcomes inside the intervals of each probability, the mean
             width of the last, and ``uniformity_p``, the p-value of the hypothesis that the
             probability integral transform is uniform [1]_. Shares have a standard error of
-            √(p (1 − p) / n). Vector outcomes are compared component by component. With case
-            weights, shares and means are weighted, and the test and this standard error are those
-            of n = (Σ w)² / Σ w² observations.
+            √(p (1 − p) / n). Of whole numbers intervals contain more than they promise even if
+            predictions are right, as both ends belong to them; ``uniformity_p``, of randomised
+            transforms, has no such excess. Vector outcomes are compared component by component.
+            With case weights, shares and means are weighted, and the test and this standard error
+            are those of n = (Σ w)² / Σ w² observations.
 
         Examples
         --------
