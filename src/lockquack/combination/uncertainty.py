@@ -250,7 +250,7 @@ def _replicate(
     counts = bootstrap_counts(
         rng, replicates.stop - replicates.start, objective.n_obs, objective.case_weights
     )
-    return fitter.refit_many(counts, again.x)
+    return fitter.replicates(counts, again.x)
 
 
 def _require_room(n: int, numbers: int) -> None:
