@@ -89,10 +89,10 @@ class HeldOut:
             "held_out_rows": self.rows.astype(np.float64),
         }
 
-    def choose(self, counts: Array) -> Choice:
+    def choose(self, counts: Array, case_weights: Array) -> Choice:
         """Choose the λ of the best score if that is a standard error above constant weights.
 
-        ``counts`` are those of all observations, (n,).
+        Both are of all observations, (n,): how often they count now, and in all the data.
 
         The best of several scores is often so by chance: of 500 simulated data sets of 200
         observations in which constant weights are right, taking the best λ found others in 40 to 50
@@ -102,8 +102,8 @@ class HeldOut:
         """
         if not self.rows.size:
             return CONSTANT
-        counts = counts[self.rows]
-        gains, errors = total(self.apart, counts), error_of_total(self.apart, counts)
+        counts, before = counts[self.rows], case_weights[self.rows]
+        gains, errors = total(self.apart, counts), error_of_total(self.apart, counts, before=before)
         best = int(np.argmax(gains))
         chosen = best if gains[best] > errors[best] else self.grid.size - 1
         return Choice(

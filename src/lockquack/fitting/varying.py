@@ -194,7 +194,8 @@ class VaryingFitter(Fitter):
     @cached_property
     def choice(self) -> Choice | None:
         """How λ was chosen, once it is."""
-        return None if self.held_out is None else self.held_out.choose(self.objective.counts)
+        counts = self.objective.counts
+        return None if self.held_out is None else self.held_out.choose(counts, counts)
 
     def parameters_at(self, x: Array, basis: Basis) -> Array:
         """Return the operator's parameters at other observations, (P, n)."""
@@ -248,7 +249,8 @@ class VaryingFitter(Fitter):
             return self
         counts = self.objective.counts
         held_out = self.hold_out(counts)
-        return replace(self.with_shrinkage(held_out.choose(counts).shrinkage), held_out=held_out)
+        shrinkage = held_out.choose(counts, counts).shrinkage
+        return replace(self.with_shrinkage(shrinkage), held_out=held_out)
 
     def hold_out(self, counts: Array) -> HeldOut:
         """Cross-validate the weights for each λ, with these counts of the observations."""
@@ -333,7 +335,7 @@ class VaryingFitter(Fitter):
         """Fit again for one set of counts; λ is chosen again, if it was chosen."""
         if self.folds_seed is None:
             return self.again(counts, x)
-        shrinkage = self.hold_out(counts).choose(counts).shrinkage
+        shrinkage = self.hold_out(counts).choose(counts, self.objective.counts).shrinkage
         return self.with_shrinkage(shrinkage).again(counts, x)
 
     @override
@@ -344,7 +346,8 @@ class VaryingFitter(Fitter):
         """
         if self.held_out is None:
             return self.refit_many(counts, x)
-        chosen = np.array([self.held_out.choose(each).shrinkage for each in counts])
+        before = self.objective.counts
+        chosen = np.array([self.held_out.choose(each, before).shrinkage for each in counts])
         found = np.empty((len(counts), x.size))
         for shrinkage in np.unique(chosen):
             rows, fitter = chosen == shrinkage, self.with_shrinkage(float(shrinkage))
