@@ -67,7 +67,8 @@ def bootstrap(
     -------
     xarray.DataArray
         Weights with dimensions ``draw`` and ``model``; at each observation where they depend on
-        covariates. How much these are pulled together is not drawn: it stays as it is.
+        covariates. How much these are pulled together is chosen again in every draw, by the
+        held-out scores of the fit, where it was chosen; if it was given, it stays as it is.
 
     Examples
     --------
