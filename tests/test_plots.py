@@ -14,7 +14,7 @@ from scipy import stats
 import lockquack as lq
 from lockquack.errors import ParameterError
 from lockquack.paper import plot_operators
-from lockquack.plots import plot_compare, plot_pit, plot_weights
+from lockquack.plots import plot_compare, plot_pit, plot_weights, plot_weights_at
 from lockquack.plots.style import GREY, model_colours, short_names
 from lockquack.prediction.pictures import locate
 from lockquack.quadrature.uniformity import ecdf_band, uniformity
@@ -322,6 +322,21 @@ def test_long_names_stay_apart():
     ax = plot_weights({"locking": weights})
     ax.figure.canvas.draw()
     assert ax.get_yticklabels()[0].get_text() == r"\$a\$"
+
+
+def test_a_band_that_mirrors_another_is_not_drawn():
+    left, x = np.array([0.2, 0.6, 0.9]), [0.0, 1.0, 2.0]
+
+    def bands(*weights):
+        coords = {"model": [f"m{k}" for k in range(len(weights))], "x": x}
+        weight = xr.DataArray(np.stack(weights), coords=coords, dims=["model", "x"])
+        ax = plot_weights_at(xr.Dataset({"weight": weight, "low": weight, "high": weight}))
+        assert len(ax.lines) == len(weights)
+        return len(ax.collections)
+
+    assert bands(left, 1 - left) == 1
+    assert bands(left, left) == 2, "weights that need not sum to one"
+    assert bands(left, (1 - left) / 2, (1 - left) / 2) == 3
 
 
 @pytest.mark.filterwarnings("ignore::lockquack.errors.IdentifiabilityWarning")

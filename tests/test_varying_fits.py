@@ -1,16 +1,18 @@
-"""Weights of functions of covariates: limits, each group alone, finite differences."""
+"""Weights of functions of covariates: limits, each group alone, finite differences, replicates."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.stats import poisson
 
 import lockquack as lq
 from lockquack.fitting.basis import groups
+from lockquack.fitting.formulas import bootstrap_counts
 from lockquack.fitting.varying import VaryingObjective
 from lockquack.fitting.varying_convex import VaryingLinearLogScore, VaryingLockingHyvarinen
-from tests.helpers import lock
+from tests.helpers import lock, shown
 
 GROUP = np.arange(40) % 2
 FITTERS = {"lock": VaryingLockingHyvarinen, "stack": VaryingLinearLogScore}
@@ -102,3 +104,76 @@ def test_slopes_are_those_of_finite_differences(operator):
         (over.expand_free(z + step)[0] - over.expand_free(z - step)[0]) / 2e-5 for step in steps
     ]
     np.testing.assert_allclose(slopes, differences, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def one_other_town():
+    """Ten towns, one of which may differ: constant weights are chosen, but narrowly."""
+    rng = np.random.default_rng(2)
+    town = np.arange(200) % 10
+    y = np.where(town == 0, 0.6, 0.0) + rng.normal(size=200)
+    mu = np.ones((2, 30))
+    models = {
+        "down": lq.from_family("normal", y=y, mu=-mu, sigma=1.0),
+        "up": lq.from_family("normal", y=y, mu=mu, sigma=1.0),
+    }
+    return lq.lock(models, by=lq.Groups(town, name="town"), random_seed=1)
+
+
+def test_intervals_know_that_another_shrinkage_could_have_been_chosen(one_other_town):
+    fitter, x = one_other_town.fitter, one_other_town.solution.x
+    counts = bootstrap_counts(np.random.default_rng(0), 60, 200)
+
+    def width(found):
+        weights = [fitter.objective.functions(each)[0, 1] for each in found]
+        return np.ptp(np.quantile(weights, [0.05, 0.95]))
+
+    assert width(fitter.replicates(counts, x)) > 2.5 * width(fitter.refit_many(counts, x))
+    some = counts[:16]  # of which all folds are fitted again
+    anew = width([fitter.refit(each, x) for each in some])
+    assert width(fitter.replicates(some, x)) == pytest.approx(anew, rel=0.35)
+
+
+def test_replicates_are_optima_for_the_shrinkage_that_they_choose(one_other_town):
+    fitter, x = one_other_town.fitter, one_other_town.solution.x
+    counts = bootstrap_counts(np.random.default_rng(0), 12, 200)
+    before = fitter.objective.counts
+    shrinkages = [fitter.held_out.choose(each, before).shrinkage for each in counts]
+    assert len(set(shrinkages)) > 1
+    for u, shrinkage, found in zip(counts, shrinkages, fitter.replicates(counts, x), strict=True):
+        alone = fitter.with_shrinkage(shrinkage)
+        np.testing.assert_allclose(found, alone.again(u, x), atol=1e-5)
+    (same,) = fitter.replicates(before[None], x)  # the data themselves choose what they chose
+    np.testing.assert_allclose(same, x, atol=1e-7)
+
+
+def test_a_given_shrinkage_is_kept_in_every_replicate():
+    fit = lq.lock(lq.example_models(), by=GROUP == 0, shrinkage=1.0)
+    counts = bootstrap_counts(np.random.default_rng(0), 5, 40)
+    found = fit.fitter.replicates(counts, fit.solution.x)
+    np.testing.assert_array_equal(found, fit.fitter.refit_many(counts, fit.solution.x))
+
+
+def test_a_file_knows_what_the_shrinkage_was_chosen_by(one_other_town, tmp_path):
+    fit = one_other_town
+    fit.save(tmp_path / "fit.nc")
+    again = lq.load(tmp_path / "fit.nc")
+    assert again.fitter.choice == fit.fitter.choice
+    assert shown(again) == shown(fit)
+    draws = fit.bootstrap(20, random_seed=3)
+    xr.testing.assert_identical(again.bootstrap(20, random_seed=3), draws)
+    xr.testing.assert_identical(fit.bootstrap(20, random_seed=3), draws)
+
+
+@pytest.mark.filterwarnings("ignore::lockquack.errors.LockquackWarning")
+def test_too_few_observations_to_choose_by_survive_a_file(tmp_path):
+    y = np.linspace(-1.0, 1.0, 15)
+    models = {
+        name: lq.from_family("normal", y=y, mu=np.full((2, 30), mu), sigma=1.0)
+        for name, mu in (("down", -1.0), ("up", 1.0))
+    }
+    fit = lq.lock(models, by=np.arange(15) % 2 == 0)
+    fit.save(tmp_path / "fit.nc")
+    again = lq.load(tmp_path / "fit.nc")
+    assert "too few observations to tell" in shown(again)
+    xr.testing.assert_identical(again.bootstrap(5, random_seed=3), fit.bootstrap(5, random_seed=3))

@@ -44,8 +44,13 @@ def deviations(values: Array, weights: Array | None) -> Array:
     return centred if weights is None else centred * weights
 
 
-def error_of_total(values: Array, weights: Array | None, *, ddof: int = 1) -> Array:
+def error_of_total(
+    values: Array, weights: Array | None, *, ddof: int = 1, before: Array | None = None
+) -> Array:
     """Estimate the standard error of a total over the last axis; NaN for a single observation.
+
+    Where ``weights`` are of a bootstrap replicate, ``before`` are those that it was drawn from: an
+    observation is then in the sample ``weights / before`` times, not once with another weight.
 
     Examples
     --------
@@ -53,13 +58,16 @@ def error_of_total(values: Array, weights: Array | None, *, ddof: int = 1) -> Ar
     np.float64(2.6458)
     >>> error_of_total(np.array([1.0, 2.0, 4.0]), None).round(4)
     np.float64(2.6458)
+    >>> error_of_total(np.array([1.0, 2.0]), np.array([4.0, 2.0]), before=np.ones(2)).round(4)
+    np.float64(1.633)
     """
     m = counted(weights, values.shape[-1])
     if m <= ddof:
         return np.full(values.shape[:-1], np.nan)[()]
     if weights is None:
         return np.asarray(np.sqrt(m) * values.std(axis=-1, ddof=ddof))[()]
-    squares = np.square(deviations(values, weights)).sum(axis=-1)
+    centred = values - average(values, weights)[..., None]
+    squares = np.square(centred) @ (weights * (weights if before is None else before))
     return np.asarray(np.sqrt(m / (m - ddof) * squares))[()]
 
 

@@ -67,7 +67,8 @@ def bootstrap(
     -------
     xarray.DataArray
         Weights with dimensions ``draw`` and ``model``; at each observation where they depend on
-        covariates. How much these are pulled together is not drawn: it stays as it is.
+        covariates. How much these are pulled together is chosen again in every draw, by the
+        held-out scores of the fit, where it was chosen; if it was given, it stays as it is.
 
     Examples
     --------
@@ -250,7 +251,7 @@ def _replicate(
     counts = bootstrap_counts(
         rng, replicates.stop - replicates.start, objective.n_obs, objective.case_weights
     )
-    return fitter.refit_many(counts, again.x)
+    return fitter.replicates(counts, again.x)
 
 
 def _require_room(n: int, numbers: int) -> None:

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def weights_at(self: Combination, by: Any = None, *, prob: float = 0.9) -> xr.Dataset:
     """Weights at values of the covariates, with intervals from the Bayesian bootstrap.
 
-    The intervals are those of the weights for a given shrinkage: how much it should be is not
-    part of the uncertainty. Those of a softmax gate are of its posterior, in which it is; groups
-    that were not seen are then drawn from the population of groups.
+    Where the shrinkage was chosen by cross-validation, every replicate chooses it again, by the
+    held-out scores of the fit; a given one is kept. The functions of the covariates are kept
+    always: the knots, the degree, the groups. Intervals of a softmax gate are of its posterior;
+    groups that were not seen are then drawn from the population of groups.
 
     Parameters
     ----------

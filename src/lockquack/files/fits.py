@@ -31,7 +31,7 @@ from lockquack.fitting.gate import GatedObjective
 from lockquack.fitting.gated import GatedFitter
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.recalibration import RECALIBRATED, BetaFit, Recalibration
-from lockquack.fitting.shrinkage import Choice
+from lockquack.fitting.shrinkage import NOTHING_HELD_OUT, HeldOut
 from lockquack.jets import Array, Jet
 from lockquack.methods.fitted import Fitted
 from lockquack.methods.method import METHODS, Varying
@@ -44,7 +44,7 @@ from lockquack.rules import RULES, Rule
 from lockquack.rules.wishes import WISHES, Wish
 from lockquack.solvers.base import Solution
 
-_FORMAT = 5
+_FORMAT = 6
 #: What begins the names of all that is in a file, so that no dimension of the user's is called so.
 _OWN = "lockquack_"
 _PARAMETER, _OBS, _PART, _SHARE, _ROW = (
@@ -336,10 +336,18 @@ def _varying_fitter(
         return GatedFitter.from_record(gated, start, draws, known["gate"])
     varying = Varying(basis, known["shrinkage"])
     fitter = varying.pose(objective, varying_fitter_for(objective.operator, objective.rule))
-    choice = known["choice"]
-    if choice is not None:
-        choice = Choice.from_record(choice)
-    return replace(fitter, folds_seed=options["folds_seed"], choice=choice)
+    seed = options["folds_seed"]
+    held_out = None if seed is None else _read_held_out(contents)
+    return replace(fitter, folds_seed=seed, held_out=held_out)
+
+
+def _read_held_out(contents: Contents) -> HeldOut:
+    """Read the scores that λ was chosen by; of too few observations there are none."""
+    if "held_out" not in contents.arrays:
+        return NOTHING_HELD_OUT
+    grid, rows = contents.array("shrinkages"), contents.array("held_out_rows")
+    apart = contents.array("held_out", (grid.size, rows.size))
+    return HeldOut(grid, apart, rows.astype(np.intp))
 
 
 def _rule(contents: Contents) -> Rule:

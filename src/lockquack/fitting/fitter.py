@@ -94,6 +94,10 @@ class Fitter(ABC):
         The counts take the place of the case weights. ``x`` is the solution for these.
         """
 
+    def replicates(self, counts: Array, x: Array) -> Array:
+        """Fit replicates of the observations, with all that is chosen by these chosen again."""
+        return self.refit_many(counts, x)
+
     def refit(self, counts: Array, x: Array) -> Array:
         """Fit again, exactly, for one set of counts, (n,) → (P,)."""
         return self.refit_many(counts[None], x)[0]

@@ -6,9 +6,7 @@ one, for every λ of a grid that ends with constant weights, :math:`\lambda = \i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +32,6 @@ class Choice:
     gains: tuple[float, ...]  # held-out total score minus that of constant weights
     errors: tuple[float, ...]  # standard errors of these
     n_obs: int
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Choice:
-        """Make it again from its fields as JSON holds them."""
-        lists = {name: tuple(record[name]) for name in ("grid", "gains", "errors")}
-        return cls(record["shrinkage"], **lists, n_obs=record["n_obs"])
 
     @property
     def gain(self) -> float:
@@ -84,24 +76,50 @@ def beyond_constant(scores: Array, averages: Array, counts: Array) -> Array:
         return np.where(scores == constant, 0.0, scores - constant)  # minus infinity too
 
 
-def choose(grid: Array, apart: Array, counts: Array) -> Choice:
-    """Choose the λ of the best held-out score, if that is a standard error above constant weights.
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Held-out scores of each λ of a grid minus those of constant weights."""
 
-    ``apart`` is the distance to these, (λ, n).
+    grid: Array  # ascending; the last is infinite
+    apart: Array  # (λ, m)
+    rows: NDArray[np.intp]  # which observations these are, (m,)
 
-    The best of several scores is often so by chance: of 500 simulated data sets of 200 observations
-    in which constant weights are right, taking the best λ found others in 40 to 50 of 100, and lost
-    .3 to .7 nats on average; this finds them in 5 to 7, and loses .1 to .3. Stricter rules lose
-    less there, and more where weights do vary; on data sets that none was made for they cannot be
-    told apart (``benchmarks/shrinkage.py``).
-    """
-    gains, errors = total(apart, counts), error_of_total(apart, counts)
-    best = int(np.argmax(gains))
-    chosen = best if gains[best] > errors[best] else grid.size - 1
-    return Choice(
-        float(grid[chosen]),
-        tuple(grid.tolist()),
-        tuple(gains.tolist()),
-        tuple(errors.tolist()),
-        apart.shape[1],
-    )
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All there is, by names for a file; nothing if there were too few observations."""
+        if not self.rows.size:
+            return {}
+        return {
+            "shrinkages": self.grid,
+            "held_out": self.apart,
+            "held_out_rows": self.rows.astype(np.float64),
+        }
+
+    def choose(self, counts: Array, case_weights: Array) -> Choice:
+        """Choose the λ of the best score if that is a standard error above constant weights.
+
+        Both are of all observations, (n,): how often they count now, and in all the data.
+
+        The best of several scores is often so by chance: of 500 simulated data sets of 200
+        observations in which constant weights are right, taking the best λ found others in 40 to 50
+        of 100, and lost .3 to .7 nats on average; this finds them in 5 to 7, and loses .1 to .3.
+        Stricter rules lose less there, and more where weights do vary; on data sets that none was
+        made for they cannot be told apart (``benchmarks/shrinkage.py``).
+        """
+        if not self.rows.size:
+            return CONSTANT
+        counts, before = counts[self.rows], case_weights[self.rows]
+        gains, errors = total(self.apart, counts), error_of_total(self.apart, counts, before=before)
+        best = int(np.argmax(gains))
+        chosen = best if gains[best] > errors[best] else self.grid.size - 1
+        return Choice(
+            float(self.grid[chosen]),
+            tuple(self.grid.tolist()),
+            tuple(gains.tolist()),
+            tuple(errors.tolist()),
+            self.rows.size,
+        )
+
+
+#: Of too few observations to choose by.
+NOTHING_HELD_OUT = HeldOut(np.array([np.inf]), np.zeros((1, 0)), np.zeros(0, dtype=np.intp))

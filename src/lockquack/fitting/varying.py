@@ -25,12 +25,12 @@ from lockquack.fitting.fitter import Fitter
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.posterior import Target
 from lockquack.fitting.shrinkage import (
-    CONSTANT,
     FEWEST,
     MOST_GROUPS,
+    NOTHING_HELD_OUT,
     Choice,
+    HeldOut,
     beyond_constant,
-    choose,
     deal_folds,
     shrinkages,
 )
@@ -174,8 +174,8 @@ class VaryingFitter(Fitter):
     objective: VaryingObjective
     #: Seed of the folds by which λ is chosen; None: it is given.
     folds_seed: int | None = None
-    #: How λ was chosen, once it is.
-    choice: Choice | None = None
+    #: What λ was chosen by, once it is.
+    held_out: HeldOut | None = None
 
     wants = ("folds_seed",)
     refits_cheaply = False
@@ -197,8 +197,18 @@ class VaryingFitter(Fitter):
     @property
     @override
     def record(self) -> dict[str, Any]:
-        choice = None if self.choice is None else vars(self.choice)
-        return {"shrinkage": self.objective.shrinkage, "choice": choice}
+        return {"shrinkage": self.objective.shrinkage}
+
+    @property
+    @override
+    def arrays(self) -> dict[str, Array]:
+        return {} if self.held_out is None else self.held_out.arrays
+
+    @cached_property
+    def choice(self) -> Choice | None:
+        """How λ was chosen, once it is."""
+        counts = self.objective.counts
+        return None if self.held_out is None else self.held_out.choose(counts, counts)
 
     def parameters_at(self, x: Array, basis: Basis) -> Array:
         """Return the operator's parameters at other observations, (P, n)."""
@@ -248,23 +258,25 @@ class VaryingFitter(Fitter):
 
     @override
     def settled(self) -> Self:
-        if self.folds_seed is None or self.choice is not None:
+        if self.folds_seed is None or self.held_out is not None:
             return self
-        choice = self.choose(self.objective.counts)
-        return replace(self.with_shrinkage(choice.shrinkage), choice=choice)
+        counts = self.objective.counts
+        held_out = self.hold_out(counts)
+        shrinkage = held_out.choose(counts, counts).shrinkage
+        return replace(self.with_shrinkage(shrinkage), held_out=held_out)
 
-    def choose(self, counts: Array) -> Choice:
-        """Choose λ by cross-validation of the weights, with these counts of the observations."""
+    def hold_out(self, counts: Array) -> HeldOut:
+        """Cross-validate the weights for each λ, with these counts of the observations."""
         rng = np.random.default_rng(self.folds_seed)
         chosen, some = self._for_choice(np.flatnonzero(counts > 0), rng)
         if chosen.size < FEWEST:
-            return CONSTANT
+            return NOTHING_HELD_OUT
         counts = counts[chosen]
         constant = some.constant.refit(counts, some.constant.solve().x)
         grid = shrinkages(some.stiffness(counts, constant))
         folds = deal_folds(rng, chosen.size)
         scores = some.held_out_scores(grid, folds, counts, some.objective.same_everywhere(constant))
-        return choose(grid, beyond_constant(scores[0], scores[1], counts), counts)
+        return HeldOut(grid, beyond_constant(scores[0], scores[1], counts), chosen)
 
     def _for_choice(
         self, chosen: NDArray[np.intp], rng: np.random.Generator
@@ -343,7 +355,26 @@ class VaryingFitter(Fitter):
         """Fit again for one set of counts; λ is chosen again, if it was chosen."""
         if self.folds_seed is None:
             return self.again(counts, x)
-        return self.with_shrinkage(self.choose(counts).shrinkage).again(counts, x)
+        shrinkage = self.hold_out(counts).choose(counts, self.objective.counts).shrinkage
+        return self.with_shrinkage(shrinkage).again(counts, x)
+
+    @override
+    def replicates(self, counts: Array, x: Array) -> Array:
+        """Fit replicates of the observations; λ is chosen again, if it was chosen.
+
+        It is chosen by the held-out scores of the fit: no fold is fitted again.
+        """
+        if self.held_out is None:
+            return self.refit_many(counts, x)
+        before = self.objective.counts
+        chosen = np.array([self.held_out.choose(each, before).shrinkage for each in counts])
+        found = np.empty((len(counts), x.size))
+        for shrinkage in np.unique(chosen):
+            rows, fitter = chosen == shrinkage, self.with_shrinkage(float(shrinkage))
+            is_own = shrinkage == self.objective.shrinkage
+            start = x if is_own else fitter.again(self.objective.counts, x)
+            found[rows] = fitter.refit_many(counts[rows], start)
+        return found
 
     @override
     def refit_many(self, counts: Array, x: Array) -> Array:

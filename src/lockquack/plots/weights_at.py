@@ -31,8 +31,9 @@ _SPREAD = 0.6
 def plot_weights_at(at: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Draw weights that depend on a covariate.
 
-    Over a number they are lines with bands. Over groups they are points with intervals, or, of
-    more than thirty groups, a map: a row for each group, a column for each model, dark where the
+    Over a number they are lines with bands; of two models whose weights sum to one, only the first
+    has a band, for the other's is its mirror image. Over groups they are points with intervals, or,
+    of more than thirty groups, a map: a row for each group, a column for each model, dark where the
     weight is large.
 
     Parameters
@@ -73,11 +74,12 @@ def plot_weights_at(at: xr.Dataset, *, ax: Axes | None = None) -> Axes:
 
 def _draw_curves(at: xr.Dataset, dim: str, ax: Axes | None) -> Axes:
     at = at.dropna(dim, subset=[dim]).sortby(dim) if dim in at else at
-    ax = new_axes(ax, 2.8)
+    ax, with_band = new_axes(ax, 2.8), _with_band(at)
     handles: dict[str, Artist] = {}
     for name, colour in _colours(at, dim).items():
         one = at.sel(model=name)
-        ax.fill_between(one[dim], one["low"], one["high"], color=colour, alpha=0.2, lw=0)
+        if name in with_band:
+            ax.fill_between(one[dim], one["low"], one["high"], color=colour, alpha=0.2, lw=0)
         (handles[name],) = ax.plot(one[dim], one["weight"], color=colour, lw=1.6)
     ax.set_ylim(-0.02, 1.02)
     remove_frame(ax)
@@ -119,6 +121,16 @@ def _draw_map(at: xr.Dataset, dim: str, ax: Axes | None) -> Axes:
     bar = ax.figure.colorbar(image, ax=ax)
     bar.set_label("weight", fontsize=TEXT)
     return ax
+
+
+def _with_band(at: xr.Dataset) -> list[str]:
+    """Name the models whose intervals say something that no other's does."""
+    names = [str(name) for name in at["model"].values]
+    if len(names) != 2:
+        return names
+    low, high = (at[end].transpose("model", ...).values for end in ("low", "high"))
+    is_mirrored = np.allclose(low[0] + high[1], 1.0) and np.allclose(high[0] + low[1], 1.0)
+    return names[:1] if is_mirrored else names
 
 
 def _colours(at: xr.Dataset, dim: str) -> dict[str, str]:
