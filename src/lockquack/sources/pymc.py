@@ -73,11 +73,11 @@ def from_pymc(
 
     Discrete, censored and hurdle likelihoods are accepted for the log score; they have no
     derivatives. A ``pm.CustomDist`` is taken to be smooth inside its support. Missing scalar
-    outcomes are left out. Series such as ``pm.AR`` are taken term by term,
-    :math:`p(y_t \mid y_{<t}, \theta)`, which the result remarks on. Refused are likelihoods that
-    do not factorise (a marginal Gaussian process), minibatches, likelihoods written as
-    ``pm.Potential``, potentials that involve the outcome, simulators, and vectors with missing
-    components.
+    outcomes are left out, and the others keep their numbers or labels. Series such as ``pm.AR``
+    are taken term by term, :math:`p(y_t \mid y_{<t}, \theta)`, which the result remarks on. Refused
+    are likelihoods that do not factorise (a marginal Gaussian process), minibatches, likelihoods
+    written as ``pm.Potential``, potentials that involve the outcome, simulators, and vectors with
+    missing components.
 
     Parameters
     ----------
