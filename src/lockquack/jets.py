@@ -95,30 +95,31 @@ def join_jets(jets: Sequence[Jet], axis: int = 0) -> Jet:
     return Jet(*(np.concatenate(each, axis=axis) for each in parts))
 
 
-def softmax(terms: Array, axis: int = 0) -> tuple[Array, Array]:
+def softmax(terms: Numeric, axis: int = 0) -> tuple[Numeric, Numeric]:
     """Return ``exp(terms) / Σ exp(terms)`` and ``log Σ exp(terms)``, without overflow.
 
-    Where all terms are −inf, so is the logarithm, and the shares are zero.
+    Complex terms give complex shares and a complex logarithm. Where all terms are −inf, so is
+    the logarithm, and the shares are zero.
     """
     share, total, log_total = exponentials(terms, axis)
     share /= total if total.all() else np.where(total == 0, 1.0, total)
     return share, log_total
 
 
-def log_sum_exp(terms: Array, axis: int = 0) -> Array:
+def log_sum_exp(terms: Numeric, axis: int = 0) -> Numeric:
     """Return ``log Σ exp(terms)`` alone; −inf where all terms are."""
     return exponentials(terms, axis)[2]
 
 
-def exponentials(terms: Array, axis: int) -> tuple[Array, Array, Array]:
+def exponentials(terms: Numeric, axis: int) -> tuple[Numeric, Numeric, Numeric]:
     """Return exponentials up to a common factor, their sum, and the log of the true sum."""
-    peak = terms.max(axis=axis, keepdims=True)
+    peak = terms.real.max(axis=axis, keepdims=True)
     if not np.isfinite(peak).all():
         peak = np.where(np.isfinite(peak), peak, 0.0)
     # What overflows does so to −inf, whose exponential is as right.
     with np.errstate(over="ignore", divide="ignore"):
         scaled = terms - peak
-        if scaled.size and scaled.min() < _LOWEST:
+        if scaled.dtype == np.float64 and scaled.size and scaled.min() < _LOWEST:
             np.copyto(scaled, -np.inf, where=scaled < _LOWEST)
         np.exp(scaled, out=scaled)
         total = scaled.sum(axis=axis, keepdims=True)
@@ -168,8 +169,8 @@ def power_pool(jet: Jet, log_coef: Numeric, power: float, axis: int = 0) -> Jet:
     >>> pooled.grad.item(), pooled.curv.item()
     (0.0, 0.0)
     """
-    if jet.is_bare and power != 0 and not np.iscomplexobj(log_coef):  # nobody asks for the shares
-        return bare(log_sum_exp(log_coef + power * jet.logp, axis) / power)
+    if jet.is_bare and power != 0:  # nobody asks for the shares
+        return bare(np.real(log_sum_exp(log_coef + power * jet.logp, axis)) / power)
     share, logp = pool_densities(jet.logp, log_coef, power, axis)
     if jet.is_bare:
         return bare(logp)
@@ -210,14 +211,8 @@ def pool_densities(
     if power == 0:
         weight = np.broadcast_to(np.exp(log_coef), logp.shape)
         return weight, _weighted_sum(weight, logp, axis)
-    share, log_total = softmax(log_coef.real + power * logp, axis)
-    if np.iscomplexobj(log_coef):
-        turned = share * np.exp(1j * log_coef.imag)
-        total = turned.sum(axis=axis, keepdims=True)
-        share = turned / np.where(total == 0, 1.0, total)
-        with np.errstate(divide="ignore"):
-            log_total = log_total + np.log(np.abs(total)).squeeze(axis)
-    return share, log_total / power
+    share, log_total = softmax(log_coef + power * logp, axis)
+    return share, np.real(log_total) / power
 
 
 def pool_derivatives(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lockquack.arithmetic import LARGEST
 from lockquack.errors import ParameterError
 from lockquack.jets import Array, Jet
+from lockquack.numeric import transpose_into
 
 #: The values of a family's parameters by name, broadcastable against the observations.
 Parameters = Mapping[str, Array]
@@ -75,7 +76,7 @@ def _by_observation(chains: Sequence[Array], n_draws: int) -> Array:
     n_obs = np.shape(chains[0])[-1] if np.ndim(chains[0]) else 1
     rows = np.empty((n_obs, len(chains), n_draws))
     for chain, each in enumerate(chains):
-        rows[:, chain] = np.transpose(each)
+        transpose_into(rows[:, chain], each)
     return rows.reshape(n_obs, -1)
 
 

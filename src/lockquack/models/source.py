@@ -57,7 +57,7 @@ from lockquack.families.base import Split
 from lockquack.jets import Array, Jet, log_sum_exp
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
-from lockquack.numeric import cut
+from lockquack.numeric import cut, transpose_into
 from lockquack.parallel.mapping import map_observations
 from lockquack.transforms import Change
 from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD, STACKING
@@ -418,7 +418,7 @@ class Source(ABC):
         """All log densities at some observations, (obs, chain, draw): draws lie together."""
         rows = np.empty((obs.stop - obs.start, self.n_chains, self.n_draws))
         for chain in range(self.n_chains):
-            rows[:, chain] = self.logp(chain, slice(0, self.n_draws), obs).T
+            transpose_into(rows[:, chain], self.logp(chain, slice(0, self.n_draws), obs))
         return rows
 
     def all_derivatives(self, obs: slice) -> tuple[Array, Array]:

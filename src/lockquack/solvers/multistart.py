@@ -22,8 +22,9 @@ from lockquack.solvers.smooth import Curvature, Point, SmoothFunction, ValueAndG
 
 #: Error of f, in units of the scale, that a step which halves the gradient is forgiven.
 _FORGIVEN = 1e-10
-#: Decrease of f, and slopes, in units of the scale, that are nothing but rounding.
-_ROUNDING = 16 * np.finfo(np.float64).eps
+#: Decrease of f, in units of the scale, that is nothing but rounding, and slopes that are.
+_LAST_DIGIT = float(np.finfo(np.float64).eps)
+_ROUNDING = 16 * _LAST_DIGIT
 #: Share of the decrease which the slope promises that a step has to keep.
 _SUFFICIENT = 1e-4
 #: The same for the curvature and a step off a saddle.
@@ -385,7 +386,7 @@ def _is_same(z: Array, known: Array) -> bool:
 
 def _go_on(problem: SmoothFunction, point: Point, curvature: Curvature, tol: float) -> Point:
     """Take steps with one Hessian as long as each leaves little of the slopes."""
-    while point.norm > _ROUNDING:
+    while point.norm > _LAST_DIGIT:
         after = problem.at(point.z + curvature.newton_step(point, tol))
         allowed = point.value + _FORGIVEN * max(1.0, abs(point.value))
         if not (after.finite and after.norm <= _LEFT * point.norm and after.value <= allowed):
@@ -407,7 +408,7 @@ def near(
     problem = SmoothFunction(objective, float(scale))
     point, known = problem.at(start), hessian / scale
     for _ in range(_NEAR_STEPS):
-        if point.norm <= _ROUNDING:
+        if point.norm <= _LAST_DIGIT:
             break
         curvature = Curvature.of(known, _HESSIAN_ERROR)
         if not (point.finite and curvature.smallest >= -curvature.noise):
