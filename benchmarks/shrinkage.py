@@ -148,7 +148,7 @@ def tried(fitter: VaryingFitter, counts: Array, seed: int) -> tuple[Array, list[
     ones = np.ones(inside.size)
     constant = some.constant.refit(ones, some.constant.solve().x)
     grid = shrinkages(some.stiffness(ones, constant))
-    start = some.objective.everywhere(constant)
+    start = some.objective.same_everywhere(constant)
     apart = []
     for repetition in range(max(REPEATS.values())):
         folds = deal_folds(np.random.default_rng(seed + repetition), inside.size)
