@@ -22,6 +22,8 @@ Numeric = NDArray[Any]
 
 #: Exponentials of less than this are zero here: those below the normal numbers are slow.
 _LOWEST = -708.0
+#: Rows that are transposed at once.
+_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,25 @@ def all_finite(values: Numeric) -> bool:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all())
+
+
+def transpose_into(out: Array, values: Array) -> None:
+    """Copy values, or what they broadcast to, to an array of the other order of its two axes.
+
+    Some rows at a time: of a whole array every line of memory would be read for each of its
+    numbers.
+
+    Examples
+    --------
+    >>> out = np.empty((2, 3))
+    >>> transpose_into(out, np.arange(6.0).reshape(3, 2))
+    >>> out.tolist()
+    [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]
+    """
+    values = np.broadcast_to(values, out.shape[::-1])
+    for start in range(0, len(values), _ROWS):
+        rows = slice(start, start + _ROWS)
+        out[:, rows] = values[rows].T
 
 
 def bare(logp: Array) -> Jet:

@@ -1,4 +1,4 @@
-"""Reading numbers that users give, holding constant arrays as one number, cutting and turning."""
+"""Reading numbers that users give, holding constant arrays as one number, cutting ranges."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from lockquack.jets import Array, Numeric
 
 #: Most of anything that is counted; what is more does not fit into memory.
 _MOST = 2**31 - 1
-#: Rows that are transposed at once.
-_ROWS = 32
 _REMEDIES = {
     "c": "Take its real part.",
     "M": "Turn dates into numbers, such as days since the first.",
@@ -201,21 +199,3 @@ def cut(whole: slice, length: int) -> list[slice]:
     """
     starts = range(whole.start, whole.stop, length)
     return [slice(start, min(start + length, whole.stop)) for start in starts]
-
-
-def transpose_into(out: Array, values: Array) -> None:
-    """Copy values, or what they broadcast to, to an array of the other order of its two axes.
-
-    Some rows at a time: of a whole array every line of memory would be read for each of its
-    numbers.
-
-    Examples
-    --------
-    >>> out = np.empty((2, 3))
-    >>> transpose_into(out, np.arange(6.0).reshape(3, 2))
-    >>> out.tolist()
-    [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]
-    """
-    values = np.broadcast_to(values, out.shape[::-1])
-    for rows in cut(slice(0, len(values)), _ROWS):
-        out[:, rows] = values[rows].T

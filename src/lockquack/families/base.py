@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from lockquack.arithmetic import LARGEST
 from lockquack.errors import ParameterError
-from lockquack.jets import Array, Jet
-from lockquack.numeric import transpose_into
+from lockquack.jets import Array, Jet, transpose_into
 
 #: The values of a family's parameters by name, broadcastable against the observations.
 Parameters = Mapping[str, Array]

@@ -28,6 +28,7 @@ from lockquack.models.observations import Observations
 from lockquack.numeric import as_flag
 from lockquack.operators import get_operator
 from lockquack.parallel.progress import progress_bar
+from lockquack.parallel.threads import small_products
 from lockquack.registry import require_known
 from lockquack.remarks import warn
 from lockquack.rules import Hyvarinen, LogScore, Rule, get_rule
@@ -169,14 +170,15 @@ def compare(
         wanted = {**wanted, **varied}
     folds = read_folds(cv, observations, random_seed)
     _require_training(folds, bench.case_weights)
-    rows, left_out = _run_all(wanted, bench, folds, methods is None, progressbar)
-    if not rows:
-        raise UnsupportedError("None of the methods can be used with these models.")
-    if recalibrated:
-        rows, why_not = _recalibrated(rows, bench, folds)
-        left_out |= why_not
-    warn(*bench.remarks(), already_said=already_said(models))
-    measured = _measured(rows, bench, folds, progressbar) if metrics else None
+    with small_products():
+        rows, left_out = _run_all(wanted, bench, folds, methods is None, progressbar)
+        if not rows:
+            raise UnsupportedError("None of the methods can be used with these models.")
+        if recalibrated:
+            rows, why_not = _recalibrated(rows, bench, folds)
+            left_out |= why_not
+        warn(*bench.remarks(), already_said=already_said(models))
+        measured = _measured(rows, bench, folds, progressbar) if metrics else None
     return tabulate(
         rows,
         bench,

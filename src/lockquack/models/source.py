@@ -54,10 +54,10 @@ from lockquack.draws.psis import psis_rows
 from lockquack.draws.tails import TAILS
 from lockquack.errors import UnsupportedError
 from lockquack.families.base import Split
-from lockquack.jets import Array, Jet, log_sum_exp
+from lockquack.jets import Array, Jet, log_sum_exp, transpose_into
 from lockquack.models.likelihood import Likelihood
 from lockquack.models.observations import Observations
-from lockquack.numeric import cut, transpose_into
+from lockquack.numeric import cut
 from lockquack.parallel.mapping import map_observations
 from lockquack.transforms import Change
 from lockquack.words import GIVE_DERIVATIVES, NAME_ITS_LIKELIHOOD, STACKING

@@ -17,6 +17,7 @@ from lockquack.methods.compare import compare
 from lockquack.methods.comparison import Comparison
 from lockquack.models.design import ReadCovariates
 from lockquack.models.model import sources_of
+from lockquack.parallel.threads import small_products
 from lockquack.plots import DensityPanel
 from lockquack.prediction.calibration import coverage_table
 from lockquack.prediction.examine import examine_pareto
@@ -199,15 +200,16 @@ def gather_contents(
     """Compute all parts of a report; a part that cannot be computed is replaced by the reason."""
     gatherer = _Gatherer(fit, progressbar)
     why_not = _why_not(fit, thorough)
-    influence = gatherer.influence()
-    comparison = gatherer.comparison(methods, cv, why_not)
-    calibration = gatherer.calibration(why_not)
-    shown = typical(fit.observations.values[:, 0]) if obs is None else list(obs)
-    known = None if isinstance(influence, Missing) else influence
-    densities, choice = gatherer.densities(shown, [] if why_not else worth_a_look(fit, known))
-    if why_not:
-        choice = densities if isinstance(densities, Missing) else Missing(why_not)
-    pareto = gatherer.pareto(why_not)
+    with small_products():
+        influence = gatherer.influence()
+        comparison = gatherer.comparison(methods, cv, why_not)
+        calibration = gatherer.calibration(why_not)
+        shown = typical(fit.observations.values[:, 0]) if obs is None else list(obs)
+        known = None if isinstance(influence, Missing) else influence
+        densities, choice = gatherer.densities(shown, [] if why_not else worth_a_look(fit, known))
+        if why_not:
+            choice = densities if isinstance(densities, Missing) else Missing(why_not)
+        pareto = gatherer.pareto(why_not)
     of_influence = [] if isinstance(influence, Missing) else influence.remarks
     all_remarks = [*fit.remarks, *of_influence, *gatherer.remarks]
     remarks = {each.topic: each for each in reversed(all_remarks)}
