@@ -184,15 +184,18 @@ class Bench:
         self._refine(pool)
         held_out = _HeldOut(fitter, solution.x, self._objectives(pool.operator))
         scores = np.full((len(held_out.objectives), self.n_obs), np.nan)
-        parts, places = self._parts(folds), cut(slice(0, len(folds)), held_out.at_once)
+        places = cut(slice(0, len(folds)), held_out.at_once)
+        # Each of the others is a few sums over the observations: sooner done than sent.
+        here = fitter.refits_cheaply
+        # A worker has the problem, and cuts out of it what it needs.
+        parts = self._parts(folds) if here else [None] * len(folds)
         found = map_observations(
             _score_folds,
             (held_out,),
             places,
             [folds[some] for some in places],
             [parts[some] for some in places],
-            # Each of the others is a few sums over the observations: sooner done than sent.
-            here=fitter.refits_cheaply,
+            here=here,
         )
         pools = []
         for fold, (own, x) in zip(folds, chain.from_iterable(found), strict=True):
@@ -372,13 +375,15 @@ class _HeldOut(Resampling):
         """How many folds are left out in one go: solving several is hardly more work, or it is."""
         return _FOLDS_AT_ONCE if self.fitter.refits_cheaply else 1
 
-    def scored(self, fold: Fold, densities: Densities, x: Array) -> tuple[Array, Array]:
+    def scored(self, fold: Fold, densities: Densities | None, x: Array) -> tuple[Array, Array]:
         """Scores at a fold of what was fitted without it, (scoring, fold), and its parameters."""
         everywhere = self.fitter.objective.parameters(x)
         own = everywhere[:, fold] if everywhere.ndim == 2 else everywhere
         scores = np.full((len(self.objectives), fold.size), np.nan)
         for row, objective in zip(scores, self.objectives, strict=True):
             if objective is not None:
+                if densities is None:
+                    densities = objective.densities.at(fold)
                 row[:] = replace(objective, densities=densities).scores(own)
         return scores, everywhere
 
@@ -387,7 +392,7 @@ def _score_folds(
     resamplings: Sequence[_HeldOut],
     place: slice,
     folds: Sequence[Fold],
-    densities: Sequence[Densities],
+    densities: Sequence[Densities | None],
 ) -> list[tuple[Array, Array]]:
     """Fit to all observations but a fold, for each of some; see :meth:`_HeldOut.scored`."""
     (held_out,) = resamplings
