@@ -862,3 +862,16 @@ def test_draws_and_observations_in_place_of_chains_and_draws_are_refused(shape, 
         lq.from_family("normal", y=y, mu=mu, sigma=1.0)
     chains = lq.from_family("normal", y=y, mu=mu[..., None], sigma=1.0)
     assert f"chain: {shape[0]}, draw: {shape[1]}" in repr(chains)
+
+
+@pytest.mark.parametrize(
+    ("missing", "made"),
+    [
+        ("jax", lambda draws, y: lq.from_jax(lambda y, p: p["a"] * y, draws, y=y)),
+        ("numpyro", lambda draws, y: lq.from_numpyro(print, draws, model_kwargs={"y": y})),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(missing, made, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=rf"pip install 'lockquack\[{missing}\]'"):
+        made({"a": np.ones((2, 3))}, np.zeros(3))

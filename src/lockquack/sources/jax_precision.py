@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from lockquack.errors import LockquackError
+from lockquack.sources.libraries import library
 
 
 @contextmanager
 def double_precision() -> Iterator[None]:
     """Let JAX compute in float64 inside, whatever the session's setting."""
-    import jax
+    jax = library("jax", "jax")
 
     with jax.enable_x64(True):
         try:

@@ -22,6 +22,7 @@ from lockquack.sources.jax import sample_shape
 from lockquack.sources.jax_evaluation import Evaluator, JaxSource
 from lockquack.sources.jax_precision import own_arrays
 from lockquack.sources.jax_sampling import Sampler
+from lockquack.sources.libraries import library
 from lockquack.sources.numpyro_densities import OutcomeDensity
 from lockquack.sources.numpyro_dependence import find_coupling
 from lockquack.sources.numpyro_entries import Entries
@@ -120,6 +121,7 @@ def from_numpyro(
     >>> lq.from_numpyro(regression, mcmc, model_kwargs={"x": x, "y": y})  # doctest: +SKIP
     <Model Normal; chain: 4, draw: 1000, obs_id: 50, components: 1>
     """
+    library("numpyro", "numpyro")
     kwargs = float64(model_kwargs or {})
     model = own_arrays(model)
     draws, sites = read_samples(model, samples, kwargs)
