@@ -382,9 +382,8 @@ class _HeldOut(Resampling):
         scores = np.full((len(self.objectives), fold.size), np.nan)
         for row, objective in zip(scores, self.objectives, strict=True):
             if objective is not None:
-                if densities is None:
-                    densities = objective.densities.at(fold)
-                row[:] = replace(objective, densities=densities).scores(own)
+                there = objective.densities.at(fold) if densities is None else densities
+                row[:] = replace(objective, densities=there).scores(own)
         return scores, everywhere
 
 
