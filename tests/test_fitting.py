@@ -23,6 +23,7 @@ from lockquack.families import FAMILIES
 from lockquack.fitting.convex import ConvexFitter
 from lockquack.fitting.fitters import FITTERS, can_be_fitted
 from lockquack.fitting.formulas import bootstrap_counts
+from lockquack.fitting.identifiability import collinear
 from lockquack.fitting.objective import Objective
 from lockquack.fitting.smooth import SmoothFitter
 from lockquack.jets import Jet
@@ -851,3 +852,23 @@ def test_a_pool_that_ends_abruptly_is_refused(rng, operator):
             plain = lq.Hyvarinen(transform=None)
             with pytest.raises(EdgeError, match="does not vanish smoothly at 0"):
                 lq.combine(models, operator, plain, prior=[1e4, 9e4])
+
+
+def test_shifts_of_weight_end_before_a_model_has_none():
+    # With any weight a model excludes outcomes, without it not: rounding would decide.
+    weights, asked = np.array([0.85, 0.09, 0.06]), []
+
+    class Flat:
+        def weight_slopes(self, weights):
+            return np.zeros(3)
+
+        def flat_directions(self, weights, face):
+            return np.array([[-0.16, 0.77, -0.61]])
+
+        def score_range(self, weights, direction, first, last):
+            asked.extend(weights + end * direction for end in (first, last))
+            return 0.0
+
+    assert collinear(Flat(), weights, np.full(3, 0.1), 1.0) == [(0, 1, 2)]
+    assert np.min(asked) > 0
+    np.testing.assert_allclose(np.min(asked, axis=1), 0.0, atol=1e-8)

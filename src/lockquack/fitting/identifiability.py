@@ -15,6 +15,8 @@ _MASS = 0.05
 _ERRORS = 3.0
 #: Share of a direction below which a model does not count as part of it.
 _LOADING = 0.1
+#: Share of the way to a weight of zero: with any weight a model excludes outcomes, without it not.
+_INSIDE = 1.0 - 1e-9
 
 
 def duplicates(
@@ -48,7 +50,7 @@ def collinear(
     groups: list[set[int]] = []
     for direction in fitter.flat_directions(weights, face):
         moved = _main_part(direction)
-        first, last = reach(weights, moved)
+        first, last = (_INSIDE * end for end in reach(weights, moved))
         if last - first < _MASS:
             continue
         error = (last - first) * np.sqrt(np.square(moved) @ np.square(mcse))
