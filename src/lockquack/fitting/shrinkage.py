@@ -104,7 +104,8 @@ class HeldOut:
         observations in which constant weights are right, taking the best λ found others in 40 to 50
         of 100, and lost .3 to .7 nats on average; this finds them in 5 to 7, and loses .1 to .3.
         Stricter rules lose less there, and more where weights do vary; on data sets that none was
-        made for they cannot be told apart (``benchmarks/shrinkage.py``).
+        made for they cannot be told apart (``benchmarks/shrinkage.py``). These numbers are from
+        before :func:`beyond_constant` knew of averages.
         """
         if not self.rows.size:
             return CONSTANT
